@@ -64,7 +64,7 @@ func (c *Consumer) serveCategories() error {
 				if err != nil {
 					return err
 				}
-				made.category = cat.name
+				made.category, made.measured = cat.name, c.store.Measure.Types.Of(code)
 				c.handlers[code], changed = made, true
 			} else if h.left.Swap(false) {
 				changed = true

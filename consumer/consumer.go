@@ -186,6 +186,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return err
 	}
 	defer close(c.done)
+	defer c.store.Measure.Enter(c.measured)()
 	if err := c.prepare(ctx); err != nil {
 		c.outcomes.Close()
 		c.gate.Close()

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/finish"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/measure"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
@@ -91,11 +93,15 @@ func (h hold) Parked() {
 	h.c.emitFor(h.execution, Event{Kind: workerevent.Parked, Ran: h.ran})
 }
 
+// outcomeOf is how metrics call the end of an execution.
+func outcomeOf(w *model.WorkerState) string { return cmp.Or(string(w.FailKind), measure.Success) }
+
 func (h hold) Ended(after *model.Task) {
 	c, x := h.c, h.execution
 	c.stats.finished.Add(1)
 	c.releasePermits(x, true)
 	_, w := lifecycle.ExecutionOf(after, x.execID)
+	x.h.measured.Ended.Of(outcomeOf(w)).Add(1)
 	c.outcomes.Ended(after) // before nothing is held any more: a drain waits for both
 	decision.Ended(c.store, after)
 	c.held.remove(x)

@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/measure"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -43,9 +44,10 @@ type handler struct {
 	left     atomic.Bool // it belongs to that category no longer
 	// said is what type and handler together say to their tasks; nil = nothing. It changes
 	// with the type's document.
-	said atomic.Pointer[model.Options]
-	ran  atomic.Int64 // how long executions take on average, in nanoseconds; 0 = not known
-	own  claim.Rarely // its candidates that name this worker; of the search for candidates alone
+	said     atomic.Pointer[model.Options]
+	ran      atomic.Int64 // how long executions take on average, in nanoseconds; 0 = not known
+	measured *measure.Type
+	own      claim.Rarely // its candidates that name this worker; of the search for candidates alone
 	// plain are the options that apply to a task that says nothing itself, as most do.
 	plain atomic.Pointer[lifecycle.Effective]
 }
@@ -136,7 +138,7 @@ func (c *Consumer) handle(typ string, run Handler, opts ...HandleOption) error {
 	if c.handlers[typ] != nil {
 		return input.Invalid("type", "%s already has a handler", typ)
 	}
-	c.handlers[typ] = h
+	c.handlers[typ], h.measured = h, c.store.Measure.Types.Of(typ)
 	return nil
 }
 

@@ -132,13 +132,14 @@ func (c *Consumer) call(x *execution, s *said) {
 		x.ran = began.SinceMonotonic(c.cfg.Clock)
 		c.plan.Ran(x.ran)
 		x.h.took(x.ran)
+		x.h.measured.Ran.Observe(x.ran)
 		if ctx.Err() != nil {
 			s.cause = context.Cause(ctx)
 		}
 	}()
-	if c.heard() {
-		c.emitFor(x, Event{Kind: workerevent.Started, Late: c.store.Clock.Now().Sub(x.dueAt)})
-	}
+	late := c.store.Clock.Now().Sub(x.dueAt)
+	x.h.measured.Delay.Observe(late)
+	c.emitFor(x, Event{Kind: workerevent.Started, Late: late})
 	e := c.executionFor(x)
 	ctx = context.WithValue(ctx, executionKey{}, e)
 	for retries := x.entry().LocalRetries; ; retries++ {

@@ -1,6 +1,10 @@
 package consumer
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/mscheduler/mscheduler/internal/measure"
+)
 
 type counters struct {
 	attempted, won, fetches, polls, takeovers, finished, fenced, leasesLost atomic.Int64
@@ -30,4 +34,20 @@ func (c *Consumer) Stats() Stats {
 		Takeovers: s.takeovers.Load(), Finished: s.finished.Load(), Fenced: s.fenced.Load(),
 		LeasesLost: s.leasesLost.Load(), Pings: c.leases.Batches(), Held: n.all, Running: n.running,
 	}
+}
+
+// measured is what metrics tell of this worker.
+func (c *Consumer) measured() measure.Worker {
+	s := c.Stats()
+	w := measure.Worker{
+		Fetches: s.Fetches, Polls: s.Polls, Scans: s.Scans, Fenced: s.Fenced, LeasesLost: s.LeasesLost, Pings: s.Pings,
+		Workers: 1, Slots: c.cfg.Concurrency, Held: s.Held, Running: s.Running,
+	}
+	if c.watch.Watching() {
+		w.Watching = 1
+	}
+	if c.health.Down() {
+		w.Down = 1
+	}
+	return w
 }

@@ -261,6 +261,7 @@ func (c *Consumer) writeFollows(batch []*following) {
 	written, err := c.store.Tasks.Follow(store.For(ctx, store.Ending), follows, finish.Search)
 	cancel()
 	c.health.Report(err)
+	c.store.Measure.EndBatch.Observe(len(follows))
 	c.lapses.Hint()
 	if err != nil {
 		c.followsUnknown(both, sent, err)
@@ -306,6 +307,7 @@ func (c *Consumer) settleFollow(f *following, claimed store.Written, sent clock.
 	switch {
 	case claimed.Applied:
 		c.stats.won.Add(1)
+		c.store.Measure.Claimed(1, 1)
 		grants := map[*model.Task]limits.Grant{f.s.task: {Permits: []lifecycle.Permit{f.s.permit}}}
 		c.hold(&claim.Outcome{ExecID: f.s.execID, Sent: sent, Won: []store.Write{f.claim}, Grants: grants})
 		c.settleSuccessor(x, taken)
@@ -316,6 +318,7 @@ func (c *Consumer) settleFollow(f *following, claimed store.Written, sent clock.
 	case claimed.Refused != nil:
 		c.claimer.Unwritable(f.s.task, claimed.Refused)
 	}
+	c.store.Measure.Claimed(1, 0)
 	c.gate.Chose(x.h.typ, 0, 1, nil)
 	c.settleSuccessor(x, ready)
 }

@@ -82,8 +82,15 @@ func New(cfg Config) (*Periodic, error) {
 		return nil, err
 	}
 	p := &Periodic{store: st, types: tasktypes.New(st), id: id, secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}}
-	p.decider = decision.New(decision.Config[*schedule.Rule]{Store: st, Planner: planner{p}, Documents: st.Rules, Types: p.types, Log: p.log})
+	p.decider = decision.New(decision.Config[*schedule.Rule]{Store: st, Planner: planner{p}, Documents: st.Rules, Types: p.types, Log: p.log, Count: p.count})
 	return p, nil
+}
+
+// count counts what a decision made of ticks.
+func (p *Periodic) count(w store.RuleWrite) {
+	for what, n := range tickplan.Tally(w.Before, w.After) {
+		p.store.Measure.Ticks.Of(what).Add(n)
+	}
 }
 
 // Run is the engine: it decides ticks until ctx ends, then returns nil. Before it returns, it

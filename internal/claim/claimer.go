@@ -197,6 +197,7 @@ func (c *Claimer) Write(ctx context.Context, claims []store.Write, search time.D
 	if err != nil {
 		return err
 	}
+	before, won := out.Claims(), len(out.Won)
 	for i, w := range written {
 		claim := claims[i]
 		switch {
@@ -217,6 +218,8 @@ func (c *Claimer) Write(ctx context.Context, claims []store.Write, search time.D
 		}
 	}
 	c.leaveOut(out.Held)
+	c.Store.Measure.ClaimBatch.Observe(len(claims))
+	c.Store.Measure.Claimed(out.Claims()-before, len(out.Won)-won)
 	return nil
 }
 

@@ -104,6 +104,7 @@ func (c *Claimer) TakeOver(ctx context.Context, writes []store.Write, execID str
 		}
 		out.Lost++
 	}
+	c.Store.Measure.TakenOver.Add(int64(len(out.Won)))
 	return out, err
 }
 

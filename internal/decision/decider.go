@@ -28,7 +28,7 @@ const (
 	atOnce = 2
 )
 
-// Config is what a [Decider] needs. All of it is required.
+// Config is what a [Decider] needs. All of it is required, unless it says otherwise.
 type Config[D any] struct {
 	Store     *store.Store
 	Planner   Planner[D]
@@ -38,6 +38,8 @@ type Config[D any] struct {
 	// With Prompt, the engine decides about ends of its own process at once, even if another engine
 	// is first by rank. It finds other ends with its looks.
 	Prompt bool
+	// Count, if it is not nil, counts what a decision that was written says.
+	Count func(store.Decision[D])
 }
 
 // Decider writes the decisions of one planner and carries them out. [Decider.One] is safe for
@@ -221,6 +223,7 @@ func (d *Decider[D]) portion(ctx context.Context, began clock.Instant, writes []
 	for i, w := range writes {
 		if v.applied[i] {
 			decided = append(decided, w.After)
+			d.measure(w)
 		}
 	}
 	decided, err := d.unlessFrozen(ctx, began, decided)
@@ -232,6 +235,17 @@ func (d *Decider[D]) portion(ctx context.Context, began clock.Instant, writes []
 		d.later(err)
 	}
 	return v
+}
+
+// measure measures a decision that was written.
+func (d *Decider[D]) measure(w store.Decision[D]) {
+	at, now := d.Planner.DueAt(w.Before), d.Store.Clock.Now()
+	if !at.IsZero() && at.Before(now) && !at.Equal(d.Planner.DueAt(w.After)) {
+		d.Store.Measure.Lateness.Of(d.Planner.Kind()).Observe(now.Sub(at))
+	}
+	if d.Count != nil {
+		d.Count(w)
+	}
 }
 
 // write writes decisions, but for those that this process cannot complete.

@@ -128,6 +128,7 @@ func (w *Ends) write(batch []*End, writes []store.Write) ([]store.Written, error
 		w.Health.Report(err)
 		switch {
 		case err == nil:
+			w.Store.Measure.EndBatch.Observe(len(writes))
 			for _, e := range batch {
 				e.denied = 0
 			}

@@ -9,6 +9,7 @@ const module = "github.com/mscheduler/mscheduler"
 var mayImport = map[string][]string{
 	// The core: documents and pure rules. Whoever may import "core" may import each of these.
 	"internal/clock":     {},
+	"internal/measure":   {},
 	"internal/safetext":  {},
 	"callback":           {"internal/clock"},
 	"model":              {"callback", "internal/clock", "internal/safetext"},
@@ -45,6 +46,7 @@ var mayImport = map[string][]string{
 	"pull":                 {"core", "internal/store", "internal/groupcommit", "internal/tasktypes", "internal/claim", "internal/limits", "internal/command", "producer"},
 	"consumer":             {"core", "internal/workerevent", "internal/store", "internal/fetchplan", "internal/finish", "internal/tasktypes", "internal/claim", "internal/control", "internal/decision", "internal/health", "internal/lapse", "internal/lease", "internal/limits", "internal/outcome", "internal/presence", "internal/stream", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
 	"internal/workerevent": {},
+	"internal/census":      {"core", "internal/store"},
 	"internal/calendar":    {},
 	"internal/rulespec":    {"core", "internal/calendar", "internal/httptarget", "internal/secret", "internal/tickplan"},
 	"internal/tickplan":    {"core", "internal/calendar", "internal/httptarget"},
@@ -83,6 +85,7 @@ var mayImport = map[string][]string{
 	"cmd/mscheduler": {"internal/cli"},
 	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/builtin", "internal/failure", "internal/form", "internal/rulechange", "internal/secret", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
 	"server":         {"internal/rest"},
+	"metrics":        {"core", "internal/census", "internal/store"},
 
 	// Tests.
 	"internal/engine":     {"internal/embedded", "internal/clock", "internal/fleet"},
@@ -99,7 +102,7 @@ var mayImport = map[string][]string{
 
 // core is what a line of mayImport means by "core".
 var core = []string{
-	"model", "callback", "periodic/schedule", "flow/graph", "plan/repeat", "internal/failkind", "internal/clock", "internal/safetext", "internal/input", "internal/codec", "internal/lifecycle",
+	"model", "callback", "periodic/schedule", "flow/graph", "plan/repeat", "internal/failkind", "internal/clock", "internal/measure", "internal/safetext", "internal/input", "internal/codec", "internal/lifecycle",
 }
 
 // neverImported are packages that nothing imports, tests included.
@@ -126,7 +129,7 @@ var unreachable = []struct {
 		to: []string{
 			"github.com/testcontainers/...", "github.com/moby/...", "github.com/spf13/...",
 			"go.etcd.io/bbolt/...", "github.com/tidwall/...", "github.com/stretchr/...", "github.com/danielgtaylor/...",
-			"testing/...", module + "/internal/embedded/...",
+			"testing/...", module + "/internal/embedded/...", "github.com/prometheus/...",
 		},
 		why: "a service that embeds mscheduler must not carry it",
 	},
@@ -156,6 +159,7 @@ var onlyBelow = []struct {
 	{"github.com/testcontainers/...", []string{"internal/container"}, "testcontainers has one room"},
 	{"go.etcd.io/bbolt/...", []string{"internal/embedded/..."}, "bbolt is the embedded server's file"},
 	{"github.com/goccy/go-yaml/...", []string{"internal/form"}, "the written forms of documents have one room"},
+	{"github.com/prometheus/...", []string{"metrics", "internal/cli"}, "Prometheus is for those who export metrics"},
 	{"github.com/danielgtaylor/huma/v2/...", []string{"internal/rest"}, "the REST API has one room"},
 	{"github.com/spf13/...", []string{"internal/cli", "cmd/..."}, "the command line belongs to cmd and internal/cli"},
 }
@@ -204,4 +208,4 @@ var reserved = []struct {
 
 // told are the packages whose log lines docs/reference.md explains: what an operator of
 // a worker, a producer or an embedded server may see.
-var told = []string{"model", "producer", "admin", "pull", "consumer", "migrate", "internal/..."}
+var told = []string{"model", "producer", "admin", "pull", "consumer", "migrate", "metrics", "internal/..."}

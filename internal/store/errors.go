@@ -8,6 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
+
+	"github.com/mscheduler/mscheduler/internal/measure"
 )
 
 // Class says what a caller can do about an error of the database.
@@ -249,6 +251,9 @@ func Unreachable(err error) bool {
 func explain(err error, doing string) error {
 	if err == nil {
 		return nil
+	}
+	if !errors.Is(err, context.Canceled) {
+		measure.Failures.Of(Classify(err).String()).Add(1)
 	}
 	var server mongo.ServerError
 	if errors.As(err, &server) {

@@ -117,14 +117,24 @@ func (s *Seats) Watching(ctx context.Context, p *Seat) (Watching, error) {
 			w.Rank++
 		}
 	}
-	shared := 0
+	w.Full = sharedTaken(taken) == StreamsInAll
+	return w, nil
+}
+
+// taken is how many change streams the workers have. Index: _id.
+func (s *Seats) taken(ctx context.Context) (int, error) {
+	live, err := s.live(ctx, "")
+	return sharedTaken(live), err
+}
+
+// sharedTaken is how many of the seats that all types share are among the taken ones.
+func sharedTaken(taken map[string]string) (n int) {
 	for i := range StreamsInAll {
 		if taken[sharedSeat(i)] != "" {
-			shared++
+			n++
 		}
 	}
-	w.Full = shared == StreamsInAll
-	return w, nil
+	return n
 }
 
 // live are the holders of the seats that a set of types may have, by name;

@@ -18,6 +18,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/measure"
 )
 
 // Store is mscheduler's view of one database. It is safe for concurrent use.
@@ -52,6 +53,9 @@ type core struct {
 	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, flows, flowNodes, plans, planHistory, planResults, tokens, meta *mongo.Collection
 
 	Clock *Clock
+	// Measure is what this process measures of the database.
+	Measure *measure.Set
+
 	held  held
 	pace  pace
 	heads heads
@@ -111,6 +115,7 @@ func Open(c Config) (*Store, error) {
 	s.planResults = db.Collection(c.Prefix + "plan_results")
 	s.tokens = db.Collection(c.Prefix + "tokens")
 	s.meta = db.Collection(c.Prefix + "meta")
+	s.Measure = measure.Of(s.Namespace())
 	return furnish(s), nil
 }
 
@@ -138,7 +143,7 @@ type Namespace struct {
 }
 
 // Namespace returns the store's.
-func (s *Store) Namespace() Namespace { return Namespace{s.db.Client(), s.db.Name(), s.prefix} }
+func (s *core) Namespace() Namespace { return Namespace{s.db.Client(), s.db.Name(), s.prefix} }
 
 // Local is the clock the store was opened with: this machine's, not the database's.
 func (s *Store) Local() clock.Clock { return s.local }

@@ -11,6 +11,9 @@ import (
 // Example is [New] for an example, which has no testing.T. [Main] drops the database.
 func Example() *mongo.Database { return process.DB(&examples) }
 
+// ExampleURI is [URI] for an example.
+func ExampleURI() string { return process.Deployment(&examples).URI }
+
 var examples noTest
 
 // noTest stands in for the test that an example is not.

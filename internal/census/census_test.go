@@ -1,0 +1,65 @@
+package census
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }
+
+// fleet are takers of one database, each with a store of its own.
+func fleet(t *testing.T, n int) []*Taker {
+	t.Helper()
+	db := testdb.New(t)
+	takers := make([]*Taker, n)
+	for i := range takers {
+		st, err := store.Open(store.Config{Database: db})
+		require.NoError(t, err)
+		takers[i] = New(st)
+	}
+	return takers
+}
+
+func TestOneProcessCountsForAll(t *testing.T) {
+	takers := fleet(t, 5)
+	first, now, err := takers[0].Now(t.Context())
+	require.NoError(t, err)
+	require.WithinDuration(t, now, first.At, time.Minute)
+	var wg sync.WaitGroup
+	for _, taker := range takers {
+		wg.Go(func() {
+			c, _, err := taker.Now(t.Context())
+			if err != nil || !c.At.Equal(first.At) {
+				t.Errorf("it counted again at %v (%v)", c.At, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestWhileOneCountsTheOthersHaveItsLastNumbers(t *testing.T) {
+	takers := fleet(t, 2)
+	first, _, err := takers[0].Now(t.Context())
+	require.NoError(t, err)
+	takers[1].store.Clock.Skip(2 * Every)
+	mine, err := takers[0].store.Turns.Take(t.Context(), turn, takers[0].holder, time.Hour)
+	require.NoError(t, err)
+	require.True(t, mine)
+	seen, _, err := takers[1].Now(t.Context()) // must read the clock first
+	require.NoError(t, err)
+	require.Equal(t, first.At, seen.At.UTC(), "it waits for its turn")
+
+	require.NoError(t, takers[0].store.Turns.Leave(t.Context(), turn, takers[0].holder))
+	seen, _, err = takers[1].Now(t.Context())
+	require.NoError(t, err)
+	require.True(t, seen.At.After(first.At), "the numbers were old, and it was its turn")
+	kept, err := takers[0].store.ReadCensus(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, seen.At, kept.At.UTC())
+}

@@ -1,0 +1,383 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/measure"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// A census counts what all processes together have: tasks, permits, flows. To count is expensive, so
+// one process counts for all, and keeps the answer in one small document (package census). Each count
+// walks keys of one index, at most [MostCounted] of them and for at most countTime. Behind a router
+// the counts are right while chunks move, since they are aggregations.
+
+const (
+	// MostCounted is the greatest number that a count tells: there may be more.
+	MostCounted = 100_000
+	countTime   = time.Second
+	// censusTime is how long a census begins new counts.
+	censusTime = 5 * time.Second
+	// forgetType is how long a type is listed after its last task. A type that comes and goes should
+	// not lose its time series each time.
+	forgetType = 24 * time.Hour
+	// lapseGrace is how long a lapsed lease may wait for a worker without being counted.
+	lapseGrace = 10 * time.Second
+)
+
+// Census is what was counted. Where a count took too long, it has the number of the census before, and
+// Complete is false.
+type Census struct {
+	At       time.Time     `bson:"at"` // when it began
+	Took     time.Duration `bson:"took_ms"`
+	Complete bool          `bson:"complete"`
+
+	Types   []TypeCensus `bson:"types"`   // at most [measure.Most], and one more named [measure.Other]
+	Lapsed  Backlog      `bson:"lapsed"`  // tasks whose lease lapsed a while ago
+	Outbox  Backlog      `bson:"outbox"`  // ended tasks of which something must follow
+	Archive Backlog      `bson:"archive"` // ended tasks that are to move to the history now
+	Rules   Backlog      `bson:"rules"`   // periodic rules that are online, and the earliest next tick
+	Planned []Planned    `bson:"planned"` // decided and not seen to be carried out
+
+	FlowsRunning Backlog `bson:"flows_running"`
+	FlowsPending Backlog `bson:"flows_pending"`
+	NodesPending Backlog `bson:"nodes_pending"`
+	PlansRunning Backlog `bson:"plans_running"`
+	PlansError   Backlog `bson:"plans_error"`
+
+	Workers     []WorkerCensus `bson:"workers"`
+	Seats       int            `bson:"seats"` // change streams of the workers
+	PausedAll   bool           `bson:"paused_all"`
+	PausedTypes int            `bson:"paused_types"`
+}
+
+// Backlog is a number of documents, and the earliest of their times; zero where there is none.
+type Backlog struct {
+	N      int64     `bson:"n"`
+	Oldest time.Time `bson:"oldest,omitempty"`
+}
+
+// TypeCensus is what was counted of the tasks of a type.
+type TypeCensus struct {
+	Type    string    `bson:"type"`
+	Due     Backlog   `bson:"due"`     // may be claimed now
+	Delayed int64     `bson:"delayed"` // may be claimed later: delays, retries
+	Running int64     `bson:"running"` // have an open execution
+	SeenAt  time.Time `bson:"seen_at"` // when there was one the last time
+
+	Permits    int64 `bson:"permits"`     // taken of the type as a whole
+	MaxRunning int   `bson:"max_running"` // how many there are; 0 = the type has none
+}
+
+// Planned is what waits to be carried out, of one kind of document.
+type Planned struct {
+	Kind    string  `bson:"kind"`
+	Backlog Backlog `bson:"backlog"`
+}
+
+// WorkerCensus is what live workers say of themselves that get their events in the same way.
+type WorkerCensus struct {
+	Stream  string `bson:"_id"` // off, watching, polling
+	N       int64  `bson:"n"`
+	Slots   int64  `bson:"slots"`
+	Running int64  `bson:"running"`
+}
+
+const censusID = "census"
+
+// ReadCensus reads the last census; the zero Census where there is none. Index: _id.
+func (s *Store) ReadCensus(ctx context.Context) (Census, error) {
+	c, _, err := readOne[Census](ctx, s.control, "reading the census", bson.D{d("_id", censusID)})
+	return c, err
+}
+
+// KeepCensus stores a census, unless there is a later one. Index: _id.
+func (s *Store) KeepCensus(ctx context.Context, c Census) error {
+	set, err := replaced(&c)
+	if err != nil {
+		return explain(err, "encoding the census")
+	}
+	_, err = s.control.UpdateOne(ctx, bson.D{d("_id", censusID), d("at", bson.D{d("$not", bson.D{d("$gt", c.At)})})}, set, options.UpdateOne().SetUpsert(true))
+	if IsDuplicate(err) {
+		return nil
+	}
+	return explain(err, "writing the census")
+}
+
+// census is one in the making.
+type census struct {
+	s     *Store
+	last  Census
+	until time.Duration // monotonic
+	Census
+}
+
+// TakeCensus counts. last is the census before.
+func (s *Store) TakeCensus(ctx context.Context, last Census) (Census, error) {
+	began := s.local.Monotonic()
+	c := census{s: s, last: last, until: began + censusTime, Census: Census{At: s.Clock.Now(), Complete: true}}
+	for _, count := range []func(context.Context) error{c.ofTypes, c.backlogs, c.planners, c.fleet} {
+		if err := count(ctx); err != nil {
+			return Census{}, err
+		}
+	}
+	c.Took = s.local.Monotonic() - began
+	return c.Census, nil
+}
+
+// count counts the documents that the filter finds by that index, whose time is the given field. One
+// that takes too long has the number of the last census.
+func (c *census) count(ctx context.Context, coll *mongo.Collection, index, at string, filter bson.D, last Backlog) (Backlog, error) {
+	if c.s.local.Monotonic() > c.until {
+		c.Complete = false
+		return last, nil
+	}
+	call, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	cur, err := coll.Aggregate(call, mongo.Pipeline{
+		{d("$match", filter)}, {d("$limit", MostCounted)},
+		{d("$group", bson.D{d("_id", nil), d("n", bson.D{d("$sum", 1)}), d("oldest", bson.D{d("$min", "$"+at)})})},
+	}, options.Aggregate().SetHint(index))
+	var found []Backlog
+	if err == nil {
+		err = cur.All(call, &found)
+	}
+	switch {
+	case ctx.Err() == nil && (isTimeLimit(err) || errors.Is(err, context.DeadlineExceeded)):
+		c.Complete = false
+		return last, nil
+	case err != nil || len(found) == 0:
+		return Backlog{}, explain(err, "counting by the index "+index)
+	}
+	return found[0], nil
+}
+
+var sinceEver = bson.D{d("$gt", time.UnixMilli(0))}
+
+// ofTypes counts the tasks. Indexes: due, lapse, of.
+func (c *census) ofTypes(ctx context.Context) error {
+	stored, _, err := c.s.Types.List(ctx)
+	if err != nil {
+		return err
+	}
+	names, err := c.names(ctx, stored)
+	if err != nil {
+		return err
+	}
+	permits, err := c.permitsOf(ctx, stored, names)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		t, err := c.ofType(ctx, name, bson.D{d("type", name)})
+		if err != nil {
+			return err
+		}
+		t.Permits = permits[name]
+		if i := slices.IndexFunc(stored, func(t *model.TaskType) bool { return t.Code == name }); i >= 0 {
+			t.MaxRunning = stored[i].MaxRunning
+		}
+		c.Types = append(c.Types, t)
+	}
+	if len(names) < measure.Most {
+		return nil
+	}
+	others, err := c.ofType(ctx, measure.Other, bson.D{d("type", bson.D{d("$nin", append(names, sentinelID))})})
+	if others.Due.N+others.Delayed+others.Running > 0 {
+		c.Types = append(c.Types, others)
+	}
+	return err
+}
+
+// names are the types to count, sorted: those of the last census, and new ones while there is room.
+// Indexes: due, lapse.
+func (c *census) names(ctx context.Context, stored []*model.TaskType) (names []string, err error) {
+	for _, t := range c.last.Types {
+		if t.Type != measure.Other && c.At.Sub(t.SeenAt) < forgetType {
+			names = append(names, t.Type)
+		}
+	}
+	add := func(name string) {
+		if len(names) < measure.Most && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, ix := range []struct{ index, field string }{{IndexDue, "due_at"}, {IndexLapse, "lapse_at"}} {
+		for from := ""; len(names) < measure.Most; {
+			name, err := c.s.Tasks.nextType(ctx, ix.index, ix.field, from)
+			if err != nil {
+				return nil, err
+			}
+			if name == "" {
+				break
+			}
+			add(name)
+			from = name + "\x00" // follows it, and no type
+		}
+	}
+	for _, t := range stored {
+		add(t.Code)
+	}
+	served, err := c.served(ctx)
+	for _, name := range served {
+		add(name)
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// served are the types that live workers have handlers for. Index: heartbeat of workers.
+func (c *census) served(ctx context.Context) (names []string, err error) {
+	handling := append(c.alive(), d("concurrency", bson.D{d("$gt", 0)})) // engines are listed, too
+	err = c.s.workers.Distinct(ctx, "types", handling).Decode(&names)
+	slices.Sort(names)
+	return names, explain(err, "finding the types that are served")
+}
+
+// alive selects the live workers.
+func (c *census) alive() bson.D {
+	return bson.D{d("heartbeat_at", bson.D{d("$gt", c.At.Add(-3*HeartbeatInterval))})}
+}
+
+// ofType counts the tasks of a type, or of all others.
+func (c *census) ofType(ctx context.Context, name string, filter bson.D) (t TypeCensus, err error) {
+	last := TypeCensus{SeenAt: c.At}
+	if i := slices.IndexFunc(c.last.Types, func(t TypeCensus) bool { return t.Type == name }); i >= 0 {
+		last = c.last.Types[i]
+	}
+	where := func(field string, is bson.D) bson.D { return append(slices.Clone(filter), d(field, is)) }
+	t.Type, t.SeenAt = name, last.SeenAt
+	if t.Due, err = c.count(ctx, c.s.tasks, IndexDue, "due_at", where("due_at", bson.D{d("$lte", c.At)}), last.Due); err != nil {
+		return t, err
+	}
+	if t.Due.N == MostCounted { // they were not counted in the order of their times
+		oldest, there, err := readOne[Next](ctx, c.s.tasks, "finding the oldest due task", dueOfType(name, c.At),
+			options.FindOne().SetSort(fields("due_at")).SetHint(IndexDue).SetProjection(bson.D{d("_id", 0), d("due_at", 1)}))
+		if err != nil {
+			return t, err
+		}
+		if there && oldest.DueAt.Before(t.Due.Oldest) {
+			t.Due.Oldest = oldest.DueAt
+		}
+	}
+	delayed, err := c.count(ctx, c.s.tasks, IndexDue, "due_at", where("due_at", bson.D{d("$gt", c.At)}), Backlog{N: last.Delayed})
+	if err != nil {
+		return t, err
+	}
+	running, err := c.count(ctx, c.s.tasks, IndexLapse, "lapse_at", where("lapse_at", sinceEver), Backlog{N: last.Running})
+	t.Delayed, t.Running = delayed.N, running.N
+	if t.Due.N+t.Delayed+t.Running > 0 {
+		t.SeenAt = c.At
+	}
+	return t, err
+}
+
+// permitsOf counts the permits that are taken of types as a whole. Index: of.
+func (c *census) permitsOf(ctx context.Context, stored []*model.TaskType, names []string) (map[string]int64, error) {
+	var limited []string
+	for _, t := range stored {
+		if t.MaxRunning > 0 && slices.Contains(names, t.Code) {
+			limited = append(limited, t.Code)
+		}
+	}
+	if len(limited) == 0 {
+		return nil, nil
+	}
+	type taken struct {
+		Type string `bson:"_id"`
+		N    int64  `bson:"n"`
+	}
+	found, err := grouped[taken](ctx, c.s.permits, "counting permits", bson.D{d("type", in(limited)), d("key", "")}, "$type", bson.D{d("n", bson.D{d("$sum", 1)})})
+	out := map[string]int64{}
+	for _, t := range found {
+		out[t.Type] = t.N
+	}
+	return out, err
+}
+
+// grouped reads one document for each value of an expression.
+func grouped[T any](ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, by string, sums bson.D) (out []T, err error) {
+	cur, err := coll.Aggregate(ctx, mongo.Pipeline{{d("$match", filter)}, {d("$group", append(bson.D{d("_id", by)}, sums...))}, {d("$sort", fields("_id"))}})
+	if err == nil {
+		err = cur.All(ctx, &out)
+	}
+	return out, explain(err, doing)
+}
+
+// backlogs counts what waits for upkeep. Indexes: lapse, outbox of both collections, archive.
+func (c *census) backlogs(ctx context.Context) (err error) {
+	until := bson.D{d("$lte", c.At)}
+	if c.Lapsed, err = c.count(ctx, c.s.tasks, IndexLapse, "lapse_at", bson.D{d("lapse_at", bson.D{d("$lte", c.At.Add(-lapseGrace))})}, c.last.Lapsed); err != nil {
+		return err
+	}
+	if c.Archive, err = c.count(ctx, c.s.tasks, IndexArchive, "archive_at", bson.D{d("archive_at", until)}, c.last.Archive); err != nil {
+		return err
+	}
+	for _, coll := range []*mongo.Collection{c.s.tasks, c.s.history} {
+		b, err := c.count(ctx, coll, IndexOutbox, "outbox_at", bson.D{d("outbox_at", until)}, Backlog{})
+		if err != nil {
+			return err
+		}
+		c.Outbox.N += b.N
+		if c.Outbox.Oldest.IsZero() || !b.Oldest.IsZero() && b.Oldest.Before(c.Outbox.Oldest) {
+			c.Outbox.Oldest = b.Oldest
+		}
+	}
+	return nil
+}
+
+// planners counts rules, flows and plans. Indexes: fire, planned, state, late.
+func (c *census) planners(ctx context.Context) (err error) {
+	of := func(status string) bson.D { return bson.D{d("status", status)} }
+	for _, n := range []struct {
+		to, last  *Backlog
+		coll      *mongo.Collection
+		index, at string
+		filter    bson.D
+	}{
+		{&c.Rules, &c.last.Rules, c.s.rules, indexFire, "next_fire_at", bson.D{d("next_fire_at", sinceEver)}},
+		{&c.FlowsRunning, &c.last.FlowsRunning, c.s.flows, indexState, "updated_at", of(string(graph.StatusRunning))},
+		{&c.FlowsPending, &c.last.FlowsPending, c.s.flows, indexState, "updated_at", of(string(graph.StatusPending))},
+		{&c.NodesPending, &c.last.NodesPending, c.s.flowNodes, indexState, "at", of(string(graph.NodePending))},
+		{&c.PlansRunning, &c.last.PlansRunning, c.s.plans, indexState, "updated_at", of(string(repeat.StatusRunning))},
+		{&c.PlansError, &c.last.PlansError, c.s.plans, indexState, "updated_at", of(string(repeat.StatusError))},
+	} {
+		if *n.to, err = c.count(ctx, n.coll, n.index, n.at, n.filter, *n.last); err != nil {
+			return err
+		}
+	}
+	for _, p := range []struct {
+		kind string
+		coll *mongo.Collection
+	}{{"periodic", c.s.rules}, {"flow", c.s.flows}, {"plan", c.s.plans}} {
+		b, err := c.count(ctx, p.coll, indexPlanned, "planned_at", bson.D{d("planned_at", sinceEver)}, Backlog{})
+		if err != nil {
+			return err
+		}
+		c.Planned = append(c.Planned, Planned{p.kind, b})
+	}
+	return nil
+}
+
+// fleet counts workers, seats and pauses. Indexes: heartbeat of workers, _id of seats and control.
+func (c *census) fleet(ctx context.Context) (err error) {
+	sum := func(field string) bson.D { return bson.D{d("$sum", field)} }
+	if c.Workers, err = grouped[WorkerCensus](ctx, c.s.workers, "counting workers", c.alive(), "$stream", bson.D{d("n", bson.D{d("$sum", 1)}), d("slots", sum("$concurrency")), d("running", sum("$running"))}); err != nil {
+		return err
+	}
+	if c.Seats, err = c.s.Seats.taken(ctx); err != nil {
+		return err
+	}
+	control, err := c.s.Control.Read(ctx)
+	c.PausedAll, c.PausedTypes = control.PausedAll, len(control.PausedTypes)
+	return err
+}

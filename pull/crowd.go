@@ -71,7 +71,7 @@ func (p *memory) crowd(f claim.Finder, types []string) *crowd {
 // take returns tasks that no other fetch of the crowd gets before settle is called with them.
 func (c *crowd) take(ctx context.Context, a ask) (_ ask, err error) {
 	c.mu.Lock()
-	if a.rivals == 0 && len(c.left) > 0 && c.fresh() {
+	if a.rivals == 0 && len(c.left) >= a.most && c.fresh() {
 		c.deal([]*ask{&a})
 	}
 	c.mu.Unlock()
@@ -112,11 +112,27 @@ func (c *crowd) fresh() bool {
 	return c.news == c.memory.news.Load() && c.memory.store.Local().Monotonic()-c.found < keptFor
 }
 
-// answer looks once for all that ask.
+// answer looks for all that ask: once, unless a look that was cut short left some of them without a task.
 func (c *crowd) answer(asks []*ask) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	var err error
+	for look, more := 0, true; err == nil && more && look < tries; look++ {
+		more, err = c.lookFor(ctx, asks, look)
+	}
+	for _, a := range asks {
+		if a.err = err; len(a.dealt) > 0 {
+			a.err = nil // what it has is not lost because there could have been more
+		}
+		close(a.done)
+	}
+}
+
+// lookFor looks once. more says that there are more tasks, and somebody who was dealt none.
+func (c *crowd) lookFor(ctx context.Context, asks []*ask, look int) (more bool, err error) {
 	most, rivals := 0, 0
 	for _, a := range asks {
-		most += a.most
+		most += a.most - len(a.dealt)
 		rivals = max(rivals, a.rivals)
 	}
 	if len(asks) > 1 {
@@ -124,18 +140,17 @@ func (c *crowd) answer(asks []*ask) {
 	}
 	c.mu.Lock()
 	c.looking = true
-	most = min(most+len(c.out), maxFetch)
+	out := len(c.out)
 	c.mu.Unlock()
-
 	news := c.memory.news.Load()
-	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
-	defer cancel()
 	var got claim.Catch
-	var err error
-	if rivals > 0 {
-		got, err = c.seeker.lookBehind(ctx, c.types, most, rand.IntN(most*4<<min(rivals, tries)))
-	} else {
-		got, err = c.seeker.look(ctx, c.types, most, news)
+	switch {
+	case rivals > 0:
+		got, err = c.seeker.lookBehind(ctx, c.types, min(most+out, maxFetch), rand.IntN((most+out)*4<<min(rivals, tries)))
+	case look > 0: // what was dealt stands where it stood
+		got, err = c.seeker.lookBehind(ctx, c.types, min(most, maxFetch), out)
+	default:
+		got, err = c.seeker.look(ctx, c.types, min(most+out, maxFetch), news)
 	}
 
 	c.mu.Lock()
@@ -147,10 +162,7 @@ func (c *crowd) answer(asks []*ask) {
 		delete(c.out, id)
 	}
 	c.settled = nil
-	for _, a := range asks {
-		a.err = err
-		close(a.done)
-	}
+	return err == nil && len(got.Tasks) > 0 && !got.Complete() && slices.ContainsFunc(asks, func(a *ask) bool { return len(a.dealt) == 0 && !a.passed }), err
 }
 
 // deal gives what is left to those that ask: to each its share first, then the rest. The caller holds mu.

@@ -46,12 +46,18 @@ func Behind(t testing.TB) *proxy.Proxy {
 	return p
 }
 
+// Through is [New] behind the proxy.
+func Through(t testing.TB, p *proxy.Proxy) *mongo.Database {
+	t.Helper()
+	return engine.Connect(t, p.URI()).Database(New(t).Name())
+}
+
 // Patient is [New] behind a [proxy.Proxy] that is patient: no command runs out of its time.
 func Patient(t testing.TB) *mongo.Database {
 	t.Helper()
 	p := Behind(t)
 	p.Patient()
-	return engine.Connect(t, p.URI()).Database(New(t).Name())
+	return Through(t, p)
 }
 
 // Closes calls a Close that must succeed when the test is over, and gives it ten seconds.

@@ -97,6 +97,8 @@ func (f *Filter) query(after store.Place) store.Filter {
 const (
 	defaultPageSize = 100
 	maxPageSize     = 1000
+	// pageExamines is how many lives the server looks at for a page, in the tasks and in the history.
+	pageExamines = 10_000
 )
 
 // Page is one page of the tasks that a [Filter] selects, ordered by task id and, with the
@@ -116,7 +118,8 @@ type Page struct {
 // ones. If Find did not return the token for an equal filter, the error is model.ErrInvalid.
 // Paging is stable under concurrent changes: a task that exists during the whole listing
 // appears once, and so does a life that moves to the history in between, if the filter includes
-// the history. A page may have fewer than size tasks and still have a Next.
+// the history. A page may have fewer than size tasks, or none, and still have a Next: it takes at most
+// about 8 MiB, and the server looks at no more than 10,000 lives for it, or twice as many with the history.
 func (a *Admin) Find(ctx context.Context, f Filter, size int, token string) (Page, error) {
 	if size == 0 {
 		size = defaultPageSize
@@ -131,7 +134,7 @@ func (a *Admin) Find(ctx context.Context, f Filter, size int, token string) (Pag
 	if err != nil {
 		return Page{}, fmt.Errorf("finding tasks: %w", err)
 	}
-	found, err := a.room.Store.History.FindLives(ctx, f.query(after), f.History.where(), size)
+	found, err := a.room.Store.History.FindLives(ctx, f.query(after), f.History.where(), store.Extent{Limit: size, Examine: pageExamines})
 	if err != nil {
 		return Page{}, err
 	}

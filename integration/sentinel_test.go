@@ -77,7 +77,7 @@ func (a *arena) seesNothing() {
 	}
 	for _, where := range everywhere {
 		for _, f := range all {
-			page, err := a.store.History.FindLives(ctx, f, where, 10)
+			page, err := a.store.History.FindLives(ctx, f, where, store.Extent{Limit: 10})
 			require.NoError(t, err)
 			require.Empty(t, page.Docs, "%v %+v", where, f)
 			n, err := a.store.History.CountLives(ctx, f, where)

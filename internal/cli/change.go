@@ -312,7 +312,7 @@ const (
 // all changes every task of the filter, page by page.
 func (r *changing) all(ctx context.Context, f store.Filter, counts *changeCounts) error {
 	for {
-		page, err := r.c.store.History.FindLives(ctx, f, r.where, changePage)
+		page, err := r.c.store.History.FindLives(ctx, f, r.where, store.Extent{Limit: changePage})
 		if err != nil || len(page.Docs) == 0 {
 			return err
 		}

@@ -111,7 +111,7 @@ func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, 
 		out = &jsonLister{app: a, whole: a.StdoutTerminal || a.flags.output == "yaml"}
 	}
 	for {
-		page, err := c.store.History.FindLives(ctx, filter, where, size)
+		page, err := c.store.History.FindLives(ctx, filter, where, store.Extent{Limit: size})
 		if err != nil {
 			return err
 		}

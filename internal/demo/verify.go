@@ -68,22 +68,22 @@ func (d *demo) tally(s *Summary, seen map[string]bool) {
 
 // each reads all tasks, page by page.
 func (d *demo) each(ctx context.Context, f func(*model.Task)) error {
-	for after := ""; ; {
-		docs, err := d.db.Store.Tasks.List(ctx, store.Filter{AfterID: after}, 1000)
+	for filter := (store.Filter{}); ; {
+		page, err := d.db.Store.History.FindLives(ctx, filter, store.InTasks, store.Extent{Limit: 1000})
 		if err != nil {
 			return err
 		}
-		for _, doc := range docs {
+		for _, doc := range page.Docs {
 			t, err := store.Decode(doc)
 			if err != nil {
 				return err
 			}
 			f(t)
-			after = t.ID
 		}
-		if len(docs) == 0 {
+		if page.Next == nil {
 			return nil
 		}
+		filter.AfterID = page.Next.ID
 	}
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -34,15 +35,26 @@ type LivesPage struct {
 	Next *Place     // where the following page begins; nil when this is the last
 }
 
+// Extent bounds what one page takes.
+type Extent struct {
+	Limit int // lives
+	// Examine is how many lives the server looks at in each collection; 0 = as many as it takes to find
+	// one. Where few lives meet the filter a page may have none, and a following one.
+	Examine int
+}
+
+// pageBytes is how large the documents of a page may be together, beside the last one.
+const pageBytes = 8 << 20
+
 // FindLives reads one page over the tasks, the history or both. The order is that of
 // (task id, generation), which no life ever changes, so a life that is there all the while
 // is on exactly one page, also when it moves from the one collection to the other in
 // between. Within a page the tasks are read first: what moves then is found twice and
 // shown once, instead of never. Indexes: _id of the tasks, task of the history.
-func (s *History) FindLives(ctx context.Context, f Filter, where Where, limit int) (LivesPage, error) {
+func (s *History) FindLives(ctx context.Context, f Filter, where Where, e Extent) (LivesPage, error) {
 	for {
-		page, err := s.findLives(ctx, f, where, limit)
-		if err != nil || len(page.Docs) > 0 || page.Next == nil {
+		page, err := s.findLives(ctx, f, where, e)
+		if err != nil || len(page.Docs) > 0 || page.Next == nil || e.Examine > 0 {
 			return page, err
 		}
 		// All of the page were copies whose lives are still tasks.
@@ -50,17 +62,17 @@ func (s *History) FindLives(ctx context.Context, f Filter, where Where, limit in
 	}
 }
 
-func (s *History) findLives(ctx context.Context, f Filter, where Where, limit int) (LivesPage, error) {
+func (s *History) findLives(ctx context.Context, f Filter, where Where, e Extent) (LivesPage, error) {
 	var all merged
 	if where != InHistory {
-		docs, err := s.tasksRoom.List(ctx, f, limit+1)
+		docs, end, err := listing{s.tasks, "_id", fields("_id"), "_id_", "listing tasks"}.read(ctx, f, e)
 		if err != nil {
 			return LivesPage{}, err
 		}
-		all.add(docs, limit)
+		all.add(docs, end)
 	}
 	if where != InTasks {
-		old, err := s.listHistory(ctx, f, limit+1)
+		old, end, err := listing{s.history, "task_id", bson.D{d("task_id", 1), d("generation", 1)}, indexTask, "listing the history"}.read(ctx, f, e)
 		if err != nil {
 			return LivesPage{}, err
 		}
@@ -73,17 +85,73 @@ func (s *History) findLives(ctx context.Context, f Filter, where Where, limit in
 			now, there := present[k.id]
 			return there && keyOf(now).generation == k.generation
 		}
-		if err := all.addOld(old, limit, stale); err != nil {
+		if err := all.addOld(old, end, stale); err != nil {
 			return LivesPage{}, err
 		}
 	}
-	return all.page(limit), nil
+	return all.page(e.Limit), nil
 }
 
-// listHistory is [Tasks.List] for the history. Index: task.
-func (s *History) listHistory(ctx context.Context, f Filter, limit int) ([]bson.Raw, error) {
-	return readAll[bson.Raw](ctx, s.history, "listing the history", f.queryBy("task_id"), options.Find().
-		SetSort(bson.D{d("task_id", 1), d("generation", 1)}).SetHint(indexTask).SetLimit(int64(limit)))
+// listing is a list of the lives of a collection.
+type listing struct {
+	coll  *mongo.Collection
+	id    string // the field that has the task's id
+	sort  bson.D
+	index string
+	doing string
+}
+
+// read reads the first lives that the filter selects, one more than a page has if there are so many.
+// Behind end it does not know any; nil = it knows all.
+func (l listing) read(ctx context.Context, f Filter, e Extent) (docs []bson.Raw, end *lifeKey, err error) {
+	filter := f.queryBy(l.id)
+	if e.Examine > 0 {
+		if end, err = l.end(ctx, f, e.Examine); err != nil {
+			return nil, nil, err
+		}
+		if end != nil {
+			filter = bson.D{d("$and", bson.A{filter, bson.D{d(l.id, bson.D{d("$lte", end.id)})}})}
+		}
+	}
+	bytes := 0
+	err = readEach(ctx, l.coll, l.doing, filter, options.Find().SetSort(l.sort).SetHint(l.index).SetLimit(int64(e.Limit+1)), func(doc bson.Raw) bool {
+		docs = append(docs, slices.Clone(doc))
+		bytes += len(doc)
+		return bytes < pageBytes
+	})
+	if err == nil && (len(docs) > e.Limit || bytes >= pageBytes) {
+		end = new(keyOf(docs[len(docs)-1]))
+	}
+	return docs, end, err
+}
+
+// end is the key of the life that is so many behind the beginning of the list; nil = there are fewer. It
+// looks at the index alone.
+func (l listing) end(ctx context.Context, f Filter, examine int) (*lifeKey, error) {
+	var row struct {
+		ID string `bson:"_id"`
+		Of string `bson:"task_id"`
+	}
+	place := Filter{Tenant: f.Tenant, AfterID: f.AfterID}
+	if f.Tenant != "" {
+		place.Type = f.Type // ids begin with both
+	}
+	cur, err := l.coll.Find(ctx, place.rangeBy(l.id), options.Find().SetSort(l.sort).SetHint(l.index).SetProjection(bson.D{d(l.id, 1)}).
+		SetSkip(int64(examine-1)).SetLimit(1))
+	if err != nil {
+		return nil, explain(err, l.doing)
+	}
+	defer func() { _ = cur.Close(ctx) }()
+	if !cur.Next(ctx) {
+		return nil, explain(cur.Err(), l.doing)
+	}
+	if err := cur.Decode(&row); err != nil {
+		return nil, explain(err, l.doing)
+	}
+	if l.id != "_id" {
+		row.ID = row.Of
+	}
+	return &lifeKey{row.ID, math.MaxInt64}, nil
 }
 
 // merged are lives of both collections.
@@ -92,14 +160,14 @@ type merged struct {
 	bound *lifeKey // what lies behind it is not known: a list was cut off there
 }
 
-func (m *merged) add(docs []bson.Raw, limit int) {
+func (m *merged) add(docs []bson.Raw, end *lifeKey) {
 	m.docs = append(m.docs, docs...)
-	m.cut(docs, limit)
+	m.cut(end)
 }
 
 // addOld adds lives of the history without those that are stale.
-func (m *merged) addOld(docs []bson.Raw, limit int, stale func(bson.Raw) bool) error {
-	m.cut(docs, limit)
+func (m *merged) addOld(docs []bson.Raw, end *lifeKey, stale func(bson.Raw) bool) error {
+	m.cut(end)
 	for _, raw := range docs {
 		if stale(raw) {
 			continue
@@ -113,13 +181,9 @@ func (m *merged) addOld(docs []bson.Raw, limit int, stale func(bson.Raw) bool) e
 	return nil
 }
 
-func (m *merged) cut(docs []bson.Raw, limit int) {
-	if len(docs) <= limit {
-		return
-	}
-	last := keyOf(docs[len(docs)-1])
-	if m.bound == nil || compareKeys(last, *m.bound) < 0 {
-		m.bound = &last
+func (m *merged) cut(end *lifeKey) {
+	if end != nil && (m.bound == nil || compareKeys(*end, *m.bound) < 0) {
+		m.bound = end
 	}
 }
 

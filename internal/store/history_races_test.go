@@ -97,7 +97,7 @@ func (p *past) seen(rt *rapid.T, last map[string]*model.Task) {
 	found := map[string]string{}
 	// One by one: a copy of what is Success by now may still say Completed.
 	for _, status := range []model.Status{model.StatusCompleted, model.StatusSuccess} {
-		page, err := p.History.FindLives(p.t.Context(), Filter{Statuses: []model.Status{status}}, InBoth, 1000)
+		page, err := p.History.FindLives(p.t.Context(), Filter{Statuses: []model.Status{status}}, InBoth, Extent{Limit: 1000})
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -305,7 +305,7 @@ func TestACopyThatADeadArchiverLeftIsReplacedByTheRightOne(t *testing.T) {
 		p.copyAll(p.read()) // and dies
 		after := p.delivered(task.ID)
 
-		page, err := p.History.FindLives(t.Context(), Filter{}, InHistory, 10)
+		page, err := p.History.FindLives(t.Context(), Filter{}, InHistory, Extent{Limit: 10})
 		require.NoError(t, err)
 		require.Empty(t, page.Docs, "nobody sees it meanwhile")
 		lives, err := p.History.AllLives(t.Context(), task.ID)

@@ -38,7 +38,7 @@ func (s *Tasks) ProbeWrite(ctx context.Context) error {
 // ProbeRead tries to read tasks, also as a majority has them, which a server may refuse
 // (enableMajorityReadConcern: false, up to MongoDB 4.4). Index: _id.
 func (s *Tasks) ProbeRead(ctx context.Context) error {
-	if _, err := s.List(ctx, Filter{}, 1); err != nil {
+	if _, err := finds(ctx, s.tasks, "reading tasks", bson.D{}, options.FindOne().SetSort(fields("_id"))); err != nil {
 		return err
 	}
 	_, err := finds(ctx, s.durable(s.tasks), "reading with read concern majority, which limits and the archiver require",

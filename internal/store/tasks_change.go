@@ -283,22 +283,7 @@ func (f Filter) query() bson.D { return f.queryBy("_id") }
 
 // queryBy is the query for a collection that has the task's id in that field.
 func (f Filter) queryBy(id string) bson.D {
-	q := bson.D{}
-	if f.Tenant != "" {
-		prefix := f.Tenant + "/"
-		if f.Type != "" {
-			prefix += f.Type + "/"
-		}
-		q = append(q, d(id, bson.D{d("$gte", max(prefix, f.AfterID)), d("$lt", prefix[:len(prefix)-1]+"0")})) // '0' follows '/'
-	}
-	switch {
-	case f.AfterGeneration != 0: // the first condition is the range of the index
-		q = append(q, d("$and", bson.A{bson.D{d(id, bson.D{d("$gte", f.AfterID)})}}), d("$or", bson.A{
-			bson.D{d(id, bson.D{d("$gt", f.AfterID)})}, bson.D{d("generation", bson.D{d("$gt", f.AfterGeneration)})},
-		}))
-	case f.AfterID != "":
-		q = append(q, d("$and", bson.A{bson.D{d(id, bson.D{d("$gt", f.AfterID)})}}))
-	}
+	q := f.rangeBy(id)
 	if f.Type != "" {
 		q = append(q, d("type", f.Type))
 	} else {
@@ -322,6 +307,27 @@ func (f Filter) queryBy(id string) bson.D {
 	return q
 }
 
+// rangeBy is the part of the query that an index on the task's id answers.
+func (f Filter) rangeBy(id string) bson.D {
+	q := bson.D{}
+	if f.Tenant != "" {
+		prefix := f.Tenant + "/"
+		if f.Type != "" {
+			prefix += f.Type + "/"
+		}
+		q = append(q, d(id, bson.D{d("$gte", max(prefix, f.AfterID)), d("$lt", prefix[:len(prefix)-1]+"0")})) // '0' follows '/'
+	}
+	switch {
+	case f.AfterGeneration != 0: // the first condition is the range of the index
+		q = append(q, d("$and", bson.A{bson.D{d(id, bson.D{d("$gte", f.AfterID)})}}), d("$or", bson.A{
+			bson.D{d(id, bson.D{d("$gt", f.AfterID)})}, bson.D{d("generation", bson.D{d("$gt", f.AfterGeneration)})},
+		}))
+	case f.AfterID != "":
+		q = append(q, d("$and", bson.A{bson.D{d(id, bson.D{d("$gt", f.AfterID)})}}))
+	}
+	return q
+}
+
 func timeRange(from, to time.Time) bson.D {
 	var r bson.D
 	if !from.IsZero() {
@@ -331,12 +337,6 @@ func timeRange(from, to time.Time) bson.D {
 		r = append(r, d("$lt", to))
 	}
 	return r
-}
-
-// List reads the documents of one page as they are stored, by id, which is stable
-// while tasks come and go. Index: _id.
-func (s *Tasks) List(ctx context.Context, f Filter, limit int) ([]bson.Raw, error) {
-	return readAll[bson.Raw](ctx, s.tasks, "listing tasks", f.query(), options.Find().SetSort(fields("_id")).SetLimit(int64(limit)))
 }
 
 // Decode reads a document of the tasks or the history as a task. Fields that this

@@ -72,11 +72,11 @@ func (a *app) warnUnknown(ctx context.Context, c *connection, types []string) er
 		if known {
 			continue
 		}
-		tasks, err := c.store.Tasks.List(ctx, store.Filter{Type: t}, 1)
+		page, err := c.store.History.FindLives(ctx, store.Filter{Type: t}, store.InTasks, store.Extent{Limit: 1})
 		if err != nil {
 			return err
 		}
-		if len(tasks) == 0 {
+		if len(page.Docs) == 0 {
 			a.say("unknown type %q: no definition, no tasks and no live worker; check the spelling", t)
 		}
 	}

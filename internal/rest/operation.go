@@ -3,12 +3,17 @@ package rest
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 )
 
 // maxBody bounds a request's body: a thousand tasks with arguments of some KiB, or one with the largest.
 const maxBody = 8 << 20
+
+// operationTime bounds an operation, the longest wait included. The database gives up what takes longer,
+// such as a count of very many tasks.
+const operationTime = maxWait + 40*time.Second
 
 // answers are the errors that every operation may answer with.
 var answers = []int{
@@ -27,6 +32,8 @@ func add[I, O any](s *API, need rule, op huma.Operation, handle func(context.Con
 	op.Extensions = map[string]any{"x-role": string(need.role), "x-tenants": string(need.tenants)}
 	op.Middlewares = append(op.Middlewares, s.admit(need))
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		ctx, cancel := context.WithTimeout(ctx, operationTime)
+		defer cancel()
 		out, err := handle(ctx, in)
 		if err != nil {
 			return nil, s.problem(err)

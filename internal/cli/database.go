@@ -142,7 +142,7 @@ func (a *app) open(ctx context.Context, t target) (*connection, error) {
 
 // dial makes a connection, which does not ask the server for anything yet.
 func (a *app) dial(t target) (*connection, error) {
-	client, err := mongo.Connect(options.Client().ApplyURI(t.uri).SetAppName("mscheduler").SetServerSelectionTimeout(selectionTimeout))
+	client, err := mongo.Connect(options.Client().ApplyURI(t.uri).SetAppName("mscheduler").SetServerSelectionTimeout(selectionTimeout).SetMonitor(a.monitor))
 	if err != nil {
 		return nil, usage("--uri: %s", withoutSecrets(err.Error(), t.uri))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	"go.mongodb.org/mongo-driver/v2/event"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
@@ -24,6 +25,7 @@ type app struct {
 	flags   sharedFlags
 	closers []func(context.Context)
 	saidDev bool
+	monitor *event.CommandMonitor // of the connection's commands; nil = none
 }
 
 type sharedFlags struct {

@@ -20,7 +20,7 @@ plans, in the foreground. --no-worker and --no-engines leave these to other proc
 
 The API is under /api/v1 and describes itself at /api/v1/openapi.json. Requests need a token
 (mscheduler token create). Until the first token exists, serve binds to loopback addresses only,
-and everybody on this machine may do everything. /livez and /readyz answer without a token.
+and everybody on this machine may do everything. /livez and /readyz answer without a token. --metrics-bind shows metrics at another address.
 
 Asynchronous HTTP targets of periodic rules complete their runs at /api/v1/callbacks/{token}.
 --completion-url is the address that they call. It is required where --bind is every address of
@@ -39,6 +39,7 @@ type serveFlags struct {
 
 func (a *app) serveCommand() *cobra.Command {
 	var f serveFlags
+	var o observeFlags
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the REST API, a worker and the engines", Long: serveHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,14 +50,16 @@ func (a *app) serveCommand() *cobra.Command {
 			if (f.tlsCert == "") != (f.tlsKey == "") {
 				return usage("--tls-cert and --tls-key belong together")
 			}
-			conn, err := a.connect(cmd.Context())
+			conn, stop, err := a.observed(cmd.Context(), &o)
 			if err != nil {
 				return err
 			}
+			defer stop()
 			return a.serve(cmd.Context(), conn, &f, cfg)
 		},
 	}
 	f.register(cmd.Flags())
+	o.register(cmd.Flags())
 	_ = cmd.Flags().MarkHidden("completion-addr")
 	cmd.Flags().Lookup("completion-url").Usage = "public URL of this API, which asynchronous HTTP targets call (default: the address of --bind)"
 	cmd.Flags().StringVar(&f.bind, "bind", "127.0.0.1:8080", "address to listen on; :8080 is every address of the machine")

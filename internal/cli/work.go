@@ -100,6 +100,7 @@ func (w *workFlags) register(f *pflag.FlagSet) {
 
 func (a *app) workCommand() *cobra.Command {
 	var w workFlags
+	var o observeFlags
 	cmd := &cobra.Command{
 		Use: "work", Short: "Run a worker for the built-in types", Long: workHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -107,14 +108,16 @@ func (a *app) workCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := a.connect(cmd.Context())
+			c, stop, err := a.observed(cmd.Context(), &o)
 			if err != nil {
 				return err
 			}
+			defer stop()
 			return a.runWorker(cmd.Context(), c, &w, cfg)
 		},
 	}
 	w.register(cmd.Flags())
+	o.register(cmd.Flags())
 	cmd.Flags().BoolVar(&w.periodic, "periodic", false, "also run the engine of periodic rules")
 	cmd.Flags().BoolVar(&w.flow, "flow", false, "also run the engine of flows")
 	cmd.Flags().BoolVar(&w.plan, "plan", false, "also run the engine of plans")

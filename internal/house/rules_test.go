@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 	"consumer":             {"core", "internal/workerevent", "internal/store", "internal/fetchplan", "internal/finish", "internal/tasktypes", "internal/claim", "internal/control", "internal/decision", "internal/health", "internal/lapse", "internal/lease", "internal/limits", "internal/outcome", "internal/presence", "internal/stream", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
 	"internal/workerevent": {},
 	"internal/census":      {"core", "internal/store"},
+	"internal/probe":       {"internal/store"},
 	"internal/calendar":    {},
 	"internal/rulespec":    {"core", "internal/calendar", "internal/httptarget", "internal/secret", "internal/tickplan"},
 	"internal/tickplan":    {"core", "internal/calendar", "internal/httptarget"},
@@ -80,10 +81,10 @@ var mayImport = map[string][]string{
 	"internal/bench":        {"core", "internal/workerevent", "producer", "admin", "consumer", "flow", "periodic", "plan", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep"},
 	"internal/cli": {
 		"core", "internal/access", "internal/rulespec", "internal/tickplan", "internal/flowspec", "internal/flowplan", "internal/flowdraw", "internal/stepplan", "producer", "admin", "consumer", "periodic", "flow", "plan", "migrate", "internal/store", "internal/clock",
-		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/rulechange", "internal/secret", "internal/taskchange", "internal/upkeep", "internal/view", "server",
+		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/probe", "internal/rulechange", "internal/secret", "internal/taskchange", "internal/upkeep", "internal/view", "metrics", "server",
 	},
 	"cmd/mscheduler": {"internal/cli"},
-	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/builtin", "internal/failure", "internal/form", "internal/rulechange", "internal/secret", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
+	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/builtin", "internal/failure", "internal/form", "internal/probe", "internal/rulechange", "internal/secret", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
 	"server":         {"internal/rest"},
 	"metrics":        {"core", "internal/census", "internal/store"},
 

@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/probe"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -115,7 +115,7 @@ func New(c Config) (*API, error) {
 	s.addPlans()
 	s.addPlanCommands()
 	s.addDescription()
-	s.addHealth()
+	probe.Add(s.mux, st, c.Logger)
 	s.mux.HandleFunc("/", s.nowhere)
 	s.mux.Handle(periodic.CompletionPath, periodic.CompletionHandler(p)) // its token is the right to call it
 	return s, nil
@@ -142,23 +142,13 @@ func (s *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	switch {
-	case s.config.NoTokens && !localName(r.Host):
+	case s.config.NoTokens && !probe.LocalName(r.Host):
 		refuse(w, http.StatusForbidden, "this server answers only to its own machine")
 	case s.crossOrigin.Check(r) != nil:
 		refuse(w, http.StatusForbidden, "requests from pages of other origins are refused")
 	default:
 		http.StripPrefix(s.config.Mount, s.mux).ServeHTTP(w, r)
 	}
-}
-
-// localName says whether a Host header names this machine. A page whose name was made to resolve to a
-// loopback address would send its own name.
-func localName(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // Stop ends the waits of requests, so that the caller's [http.Server.Shutdown] need not wait for them. Later

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"net/http"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// shown waits until a process says where something is.
+func (s *session) shown(errs *lockedBuffer, what string) (url string) {
+	s.t.Helper()
+	at := regexp.MustCompile(what + ` are at (http://[^/]+)`)
+	s.eventually(what, func() bool {
+		found := at.FindStringSubmatch(errs.String())
+		if found != nil {
+			url = found[1]
+		}
+		return found != nil
+	})
+	return url
+}
+
+func TestServeShowsMetricsAtAnAddressOfTheirOwn(t *testing.T) {
+	s := newSession(t)
+	api, errs, stop := s.serving("--metrics-bind", "127.0.0.1:0", "--profile-bind", "localhost:0", "--no-worker")
+	status, _ := s.request(http.MethodPost, api+"/api/v1/tasks", "", `{"type": "mail"}`)
+	require.Equal(t, http.StatusCreated, status)
+	side := s.shown(errs, "metrics")
+	status, text := s.request(http.MethodGet, side+"/metrics", "", "")
+	require.Equal(t, http.StatusOK, status, text)
+	for _, line := range []string{
+		`mscheduler_tasks{state="due",type="mail"} 1`, // although no worker runs
+		`mscheduler_claims_won_total 0`, `mscheduler_database_command_seconds_count{command="insert"}`, "go_goroutines", "process_cpu_seconds_total",
+	} {
+		require.Contains(t, text, line)
+	}
+	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusOK, "/api/v1/tasks": http.StatusNotFound, "/debug/pprof/": http.StatusNotFound} {
+		status, _ := s.request(http.MethodGet, side+path, "", "")
+		require.Equal(t, want, status, path)
+	}
+	status, _ = s.request(http.MethodGet, api+"/metrics", "", "")
+	require.Equal(t, http.StatusNotFound, status, "the API has none")
+
+	profiles := s.shown(errs, "profiles")
+	status, text = s.request(http.MethodGet, profiles+"/debug/pprof/", "", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, text, "goroutine")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, profiles+"/debug/pprof/", nil)
+	require.NoError(t, err)
+	r.Host = "rebound.example.org"
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, http.StatusForbidden, res.StatusCode)
+
+	require.Equal(t, ExitOK, stop().code)
+	_, err = http.Get(side + "/livez") //nolint:noctx,bodyclose // nobody answers
+	require.Error(t, err)
+}
+
+func TestAWorkerShowsWhetherItLives(t *testing.T) {
+	s := newSession(t)
+	_, errs, _ := s.worker("--metrics-bind", "127.0.0.1:0")
+	side := s.shown(errs, "metrics")
+	status, text := s.request(http.MethodGet, side+"/readyz", "", "")
+	require.Equal(t, http.StatusOK, status, text)
+	s.eventually("a worker that is measured", func() bool {
+		_, text := s.request(http.MethodGet, side+"/metrics", "", "")
+		return regexp.MustCompile(`(?m)^mscheduler_process_slots 100$`).MatchString(text)
+	})
+	s.fails(ExitUsage, []string{"--metrics-bind"}, "work", "--metrics-bind", "nowhere.invalid:x")
+	s.fails(ExitUsage, []string{"--profile-bind", "loopback"}, "work", "--profile-bind", "0.0.0.0:0")
+}

@@ -30,7 +30,7 @@ func add[I, O any](s *API, need rule, op huma.Operation, handle func(context.Con
 	op.Errors = answers
 	op.Security = []map[string][]string{{"token": {}}}
 	op.Extensions = map[string]any{"x-role": string(need.role), "x-tenants": string(need.tenants)}
-	op.Middlewares = append(op.Middlewares, s.admit(need))
+	op.Middlewares = append(op.Middlewares, s.admit(need), s.once)
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTime)
 		defer cancel()

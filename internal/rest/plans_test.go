@@ -35,8 +35,10 @@ func TestAPlanIsPublishedOncePerID(t *testing.T) {
 
 	const now = `{"station": "report", "plan_type": "none", "messages": [1]}`
 	keyed := w.as("Idempotency-Key", "request-1")
-	require.Equal(t, "-/request-1", keyed.ok("POST", plans, now)["id"])
-	require.Equal(t, http.StatusOK, keyed.do("POST", plans, now).status)
+	once := keyed.do("POST", plans, now)
+	require.Equal(t, "-/request-1", once.body["id"])
+	require.Equal(t, once.text, keyed.do("POST", plans, now).text)
+	require.Equal(t, http.StatusOK, w.do("POST", plans, `{"plan_id": "request-1", "station": "report", "plan_type": "none", "messages": [1]}`).status)
 	generated := w.ok("POST", plans, now)["id"]
 	require.NotEqual(t, generated, w.ok("POST", plans, now)["id"], "without both an id is generated")
 	require.Contains(t, w.as("Idempotency-Key", "a/b").fails(http.StatusUnprocessableEntity, "POST", plans, now), "body.plan_id")

@@ -45,7 +45,9 @@ func TestABackfillRunsPastTicksOncePerRequest(t *testing.T) {
 	done := w.as("Idempotency-Key", "january").ok("POST", nightly+"/backfill", days)
 	require.EqualValues(t, 3, done["runs"])
 	require.Equal(t, "2026-01-01T00:00:00.000Z", done["from"])
-	require.EqualValues(t, 0, w.as("Idempotency-Key", "january").ok("POST", nightly+"/backfill", days)["runs"])
+	require.Equal(t, done, w.as("Idempotency-Key", "january").ok("POST", nightly+"/backfill", days))
+	named := `{"request": "january", ` + days[1:]
+	require.EqualValues(t, 0, w.ok("POST", nightly+"/backfill", named)["runs"], "each tick has one run for the request")
 	all := w.ok("GET", nightly+"/runs", "")["runs"].([]any)
 	require.Len(t, all, 3)
 	require.Equal(t, "QUEUED", at(all, "0.status"))

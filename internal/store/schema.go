@@ -14,7 +14,7 @@ import (
 // SchemaVersion is the version this release writes; it can work on any database whose
 // min_reader is at most that.
 const (
-	SchemaVersion = 8
+	SchemaVersion = 9
 	minReader     = 4 // an older release would keep permits in another collection
 )
 
@@ -84,6 +84,7 @@ var indexes = []indexSpec{
 	{coll: "plan_results", name: indexPlan, keys: fields("plan", "at", "_id")},
 	{coll: "plan_results", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "tokens", name: "delete", keys: fields("delete_at"), gone: true},
+	{coll: "answers", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "permits", name: indexOf, keys: fields("type", "key"), only: "type"},
 	{coll: "permits", name: indexLook, keys: fields("look_at"), only: "look_at"},
 	{coll: "permits", name: "task", keys: fields("task"), only: "task"},

@@ -40,6 +40,7 @@ type Store struct {
 	Results *Results
 	Workers *Workers
 	Tokens  *Tokens
+	Answers *Answers
 }
 
 // core is what the types of all collections share: the connection, the clock, and what
@@ -50,7 +51,7 @@ type core struct {
 	local  clock.Clock
 	log    zerolog.Logger
 
-	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, flows, flowNodes, plans, planHistory, planResults, tokens, meta *mongo.Collection
+	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, flows, flowNodes, plans, planHistory, planResults, tokens, answers, meta *mongo.Collection
 
 	Clock *Clock
 	// Measure is what this process measures of the database.
@@ -114,6 +115,7 @@ func Open(c Config) (*Store, error) {
 	s.planHistory = db.Collection(c.Prefix + "plan_history")
 	s.planResults = db.Collection(c.Prefix + "plan_results")
 	s.tokens = db.Collection(c.Prefix + "tokens")
+	s.answers = db.Collection(c.Prefix + "answers")
 	s.meta = db.Collection(c.Prefix + "meta")
 	s.Measure = measure.Of(s.Namespace())
 	return furnish(s), nil

@@ -1,0 +1,96 @@
+package rest_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/rest"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+)
+
+func TestARepetitionGetsTheFirstAnswer(t *testing.T) {
+	w := newWorld(t).as("Idempotency-Key", "request-1")
+	for path, body := range map[string]string{
+		"/api/v1/tasks":       `{"type": "mail", "args": {"to": "a@example.org"}}`,
+		"/api/v1/tasks/batch": `{"tasks": [{"type": "mail"}, {"type": "sms"}]}`,
+		"/api/v1/plans":       `{"station": "report", "plan_type": "none", "messages": [1]}`,
+		"/api/v1/flows":       `{"nodes": [{"id": "a", "type": "mail"}]}`,
+	} {
+		first := w.do("POST", path, body)
+		require.Less(t, first.status, 300, "%s: %s", path, first.text)
+		if id, ok := first.body["id"].(string); ok && path == "/api/v1/tasks" { // what has become of it does not matter
+			w.ok("POST", "/api/v1/tasks/"+id+"/cancel", "")
+		}
+		again := w.do("POST", path, body)
+		require.Equal(t, first.status, again.status, path)
+		require.Equal(t, first.text, again.text, path)
+		require.Equal(t, first.header.Get("ETag"), again.header.Get("ETag"), path)
+		require.Equal(t, first.header.Get("Content-Type"), again.header.Get("Content-Type"), path)
+	}
+}
+
+func TestAKeyIsForOneRequest(t *testing.T) {
+	w := newWorld(t).as("Idempotency-Key", "request-1")
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail"}`)
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", "/api/v1/tasks", `{"type": "sms"}`)["header.Idempotency-Key"], "another request")
+	require.EqualValues(t, 1, w.ok("GET", "/api/v1/tasks/count", "")["count"])
+	w.as("Idempotency-Key", "request-2").ok("POST", "/api/v1/tasks", `{"type": "sms"}`)
+	require.EqualValues(t, 2, w.ok("GET", "/api/v1/tasks/count", "")["count"])
+}
+
+func TestARefusalIsNotTheAnswerToACorrectedRequest(t *testing.T) {
+	w := newWorld(t).as("Idempotency-Key", "request-1")
+	w.fails(http.StatusUnprocessableEntity, "POST", "/api/v1/tasks", `{"type": "mail", "priority": 99}`)
+	require.Equal(t, true, w.ok("POST", "/api/v1/tasks", `{"type": "mail"}`)["created"])
+	w.as("Idempotency-Key", "request-2").fails(http.StatusRequestEntityTooLarge, "POST", "/api/v1/tasks", `{"type": "mail", "remark": "`+strings.Repeat("x", 9<<20)+`"}`)
+}
+
+func TestTheKeysOfTwoTokensAreNotTheSame(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.with(access.Operator, "acme"), w.with(access.Operator, "globex")
+	first := one.as("Idempotency-Key", "request-1").ok("POST", "/api/v1/tasks", `{"type": "mail"}`)
+	second := two.as("Idempotency-Key", "request-1").ok("POST", "/api/v1/tasks", `{"type": "mail"}`)
+	require.Equal(t, "acme/mail/request-1", first["id"])
+	require.Equal(t, "globex/mail/request-1", second["id"])
+}
+
+// The process dies after it has stored a task, or cannot store its answer: the repetition makes no other.
+func TestWhatAnAnswerWasNotStoredOfIsDoneOnce(t *testing.T) {
+	px := testdb.Behind(t)
+	w := newWorld(t, func(c *rest.Config) { c.Database = testdb.Through(t, px) })
+	w = w.as("Idempotency-Key", "request-1")
+	trap := px.Set(proxy.Rule{Command: "insert", Collection: "answers", Do: proxy.CutBefore, Times: -1})
+	first := w.ok("POST", "/api/v1/tasks", `{"type": "mail"}`)
+	require.Equal(t, true, first["created"])
+	require.Positive(t, trap.Sprung())
+	trap.Release()
+	again := w.ok("POST", "/api/v1/tasks", `{"type": "mail"}`)
+	require.Equal(t, first["id"], again["id"])
+	require.Equal(t, first["generation"], again["generation"])
+	require.EqualValues(t, 1, w.ok("GET", "/api/v1/tasks/count", "")["count"])
+	require.Equal(t, again, w.ok("POST", "/api/v1/tasks", `{"type": "mail"}`))
+}
+
+func TestAnswersAreKeptForADay(t *testing.T) {
+	w := newWorld(t).as("Idempotency-Key", "request-1")
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail"}`)
+	cur, err := w.db.Collection("answers").Indexes().ListSpecifications(t.Context())
+	require.NoError(t, err)
+	for _, index := range cur {
+		if index.Name == "delete" {
+			require.NotNil(t, index.ExpireAfterSeconds)
+			require.Zero(t, *index.ExpireAfterSeconds)
+			n, err := w.db.Collection("answers").CountDocuments(t.Context(), bson.D{{Key: "delete_at", Value: bson.D{{Key: "$exists", Value: true}}}})
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n)
+			return
+		}
+	}
+	require.Fail(t, "nothing deletes them")
+}

@@ -12,6 +12,7 @@
 //	takeover.go  a worker killed with executions
 //	archive.go   finished tasks move to the history beside a steady load
 //	periodic.go  rules of every second, and many rules that seldom fire
+//	pull.go      workers that fetch over the REST API
 //	send.go      producers only
 //
 //	meter.go     commands and bytes of a client; finds, claims and ends among them

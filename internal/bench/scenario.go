@@ -46,6 +46,7 @@ var scenarios = []scenario{
 	{"periodic", "how late the tasks of 500 rules of every second are stored; what 100,000 rules at rest cost", periodics},
 	{"flow", "what a node of a flow costs beside a plain task, and how soon it starts after its parent", flows},
 	{"plan", "how late the steps of 100,000 plans in a minute start beside ticks; a plan beside a delayed send; 100,000 plans at rest", plans},
+	{"pull", "drain a backlog with 200 workers that fetch over HTTP, beside one in the process", pulls},
 	{"send", "producers only: one by one, concurrent, batched", send},
 }
 

@@ -237,7 +237,7 @@ func databases(t *testing.T, uri string) map[string]int64 {
 	return out
 }
 
-func server(t *testing.T) string {
+func deployed(t *testing.T) string {
 	t.Helper()
 	s, err := embedded.Start(embedded.Options{})
 	require.NoError(t, err)
@@ -248,7 +248,7 @@ func server(t *testing.T) string {
 func TestDatabaseThatExistsIsRefusedAndLeftAlone(t *testing.T) {
 	t.Parallel()
 	c := config(t, "preloaded")
-	c.URI, c.Database = server(t), "precious"
+	c.URI, c.Database = deployed(t), "precious"
 	client, err := mongo.Connect(options.Client().ApplyURI(c.URI))
 	require.NoError(t, err)
 	_, err = client.Database("precious").Collection("kept").InsertOne(t.Context(), bson.D{})
@@ -264,7 +264,7 @@ func TestDatabaseThatExistsIsRefusedAndLeftAlone(t *testing.T) {
 func TestOnADeploymentNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	c := config(t, "preloaded")
-	c.URI = server(t)
+	c.URI = deployed(t)
 	before := databases(t, c.URI)
 	require.Equal(t, 60, all(t, c)["preloaded"].Tasks)
 	require.Equal(t, before, databases(t, c.URI))
@@ -288,7 +288,7 @@ func TestFileIsMadeAndRemovedAndNeverSomebodyElses(t *testing.T) {
 func TestCancelledBenchSaysWhatItMeasuredUntilThen(t *testing.T) {
 	t.Parallel()
 	c := config(t, "paced") // with one process, and then with two
-	c.URI, c.Tasks, c.Rate = server(t), 100_000, 100
+	c.URI, c.Tasks, c.Rate = deployed(t), 100_000, 100
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c.OnProgress = func(_, step string, done, _ int) {
@@ -342,4 +342,16 @@ func TestArchiveMovesEachFinishedTaskOnceBesideTheLoad(t *testing.T) {
 	require.Contains(t, notes, "1200 finished tasks moved to the history within ")
 	require.Contains(t, notes, "all 1200 arrived once")
 	require.Contains(t, notes, "meanwhile / before and after: ")
+}
+
+func TestPullComparesWorkersOverHTTPWithOneInTheProcess(t *testing.T) {
+	t.Parallel()
+	results := all(t, config(t, "pull"))
+	for _, name := range []string{"pull/process", "pull/http", "pull/one"} {
+		r := results[name]
+		require.Equal(t, 60, r.Tasks, name)
+		require.False(t, r.Partial, name)
+		require.Positive(t, *r.TasksPerSecond, name)
+	}
+	require.Contains(t, strings.Join(results["pull/http"].Notes, "\n"), "of the rate in the process")
 }

@@ -24,7 +24,7 @@ func tasksOf(c *Calls) float64 { return float64(c.Commands) * *c.MeanSize }
 func TestADrainCountsItsFindsClaimsAndEnds(t *testing.T) {
 	t.Parallel()
 	c := config(t, "preloaded", "fleet")
-	p, err := proxy.Start(server(t))
+	p, err := proxy.Start(deployed(t))
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	p.Patient() // a write that runs out of its short time, as on a busy machine, is tried again
@@ -61,7 +61,7 @@ func TestTheServersProcessorTimeIsToldFromThatOfWorkersApart(t *testing.T) {
 // reporting is an embedded server that answers serverStatus as MongoDB does, by a proxy.
 func reporting(t *testing.T, status func() bson.D) string {
 	t.Helper()
-	p, err := proxy.Start(server(t))
+	p, err := proxy.Start(deployed(t))
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	p.Rewrite(func(command string, answer bson.Raw) bson.Raw {
@@ -102,7 +102,7 @@ func TestAServerThatReportsItselfIsMeasured(t *testing.T) {
 func TestEachTaskOfADrainWithResultsEndsWithAResultOfItsOwn(t *testing.T) {
 	t.Parallel()
 	c := config(t, "preloaded")
-	c.URI, c.Results = server(t), true
+	c.URI, c.Results = deployed(t), true
 	client, err := mongo.Connect(options.Client().ApplyURI(c.URI))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, client.Disconnect(t.Context())) }()
@@ -158,7 +158,7 @@ func TestADistantServerIsMeasuredInTheSameRun(t *testing.T) {
 }
 
 func TestADistantServerIsReachedAsTheNearOne(t *testing.T) {
-	near := server(t)
+	near := deployed(t)
 	d, err := distant(strings.Replace(near, "mongodb://", "mongodb://u:p%40@", 1)+"&authSource=x", time.Millisecond)
 	require.NoError(t, err)
 	defer d.Close()

@@ -339,7 +339,11 @@ func (x *explaining) explain(name string, do func()) explained {
 func parts(t *testing.T, cmd bson.Raw) []bson.D {
 	t.Helper()
 	if cmd.Lookup("pipeline").Type == bson.TypeArray {
-		return branches(t, cmd.Lookup("aggregate").StringValue(), cmd.Lookup("pipeline").Array())
+		all := branches(t, cmd.Lookup("aggregate").StringValue(), cmd.Lookup("pipeline").Array())
+		if hint, there := cmd.Lookup("hint").StringValueOK(); there { // of the first collection, which is the last
+			all[len(all)-1] = append(all[len(all)-1], bson.E{Key: "hint", Value: hint})
+		}
+		return all
 	}
 	var doc, plain bson.D
 	require.NoError(t, bson.Unmarshal(cmd, &doc))
@@ -380,6 +384,8 @@ func branches(t *testing.T, coll string, pipeline bson.RawArray) (out []bson.D) 
 		case "$project":
 			query = append(query, bson.E{Key: "projection", Value: e.Value()})
 		case "$replaceWith":
+		case "$group": // of what was read by then
+			return append(out, query)
 		case "$unionWith":
 			with := e.Value().Document()
 			out = append(out, branches(t, with.Lookup("coll").StringValue(), with.Lookup("pipeline").Array())...)

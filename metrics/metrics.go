@@ -48,6 +48,9 @@ func New(cfg Config) (prometheus.Collector, error) {
 	if err != nil {
 		return nil, err
 	}
+	for class := store.Retry; class <= store.Fatal; class++ { // a rate needs a first value
+		measure.Failures.Of(class.String())
+	}
 	c := &collector{store: st, commands: cfg.Commands, log: cfg.Logger}
 	if !cfg.ProcessOnly {
 		c.census = census.New(st)

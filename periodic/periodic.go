@@ -98,6 +98,9 @@ func (p *Periodic) count(w store.RuleWrite) {
 // Run waits for a server that is down. If waiting cannot help, for example with the schema of
 // another release, it returns an error.
 func (p *Periodic) Run(ctx context.Context) error {
+	for _, what := range tickplan.Tallied {
+		p.store.Measure.Ticks.Of(what) // its rate needs a first value
+	}
 	return decision.Run(ctx, p.id, tickplan.EngineType, p.decider)
 }
 

@@ -12,6 +12,11 @@ const (
 	TickQueued  = "queued" // it counts as started, too, when its turn comes
 )
 
+// Tallied are all that [Tally] counts.
+var Tallied = []string{
+	TickStarted, TickQueued, string(SkipOverlap), string(SkipFailure), string(SkipConcurrency), string(SkipMissed), string(SkipPaused), string(SkipEdited), string(SkipCapacity),
+}
+
 // Tally counts what a decision made of ticks, by what became of them. It does not count runs that a
 // person started. Of a rule without records it knows only the last of several reasons to skip.
 func Tally(before, after *schedule.Rule) map[string]int64 {

@@ -1,0 +1,34 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// A census walks each key that it counts once, and besides them a few for each type: no count scans a
+// collection or sorts.
+func TestACensusReadsIndexesOnly(t *testing.T) {
+	onEnginesAtFullSize(t, func(t *testing.T, e Engine) {
+		x := newExplaining(t, e)
+		n := e.Of(10_000, 2_000)
+		x.crowd(n)
+		var c store.Census
+		counts := x.explain("aggregate", func() {
+			var err error
+			c, err = x.store.TakeCensus(t.Context(), store.Census{})
+			require.NoError(t, err)
+		})
+		types := map[string]store.TypeCensus{}
+		for _, typ := range c.Types {
+			types[typ.Type] = typ
+		}
+		require.EqualValues(t, n, types["hot"].Due.N, "somebody else's")
+		require.EqualValues(t, n, types["hot"].Delayed)
+		require.EqualValues(t, n, types["hot"].Running)
+		require.EqualValues(t, n, types["other"].Due.N)
+		counts.within(t, 4*n+100, 4*n+10)
+	})
+}

@@ -11,14 +11,14 @@ import (
 )
 
 // mostExported bounds the exported names of the packages that users import: those of flows, those of
-// plans, and all others.
-var mostExported = map[string]int{"flow": 70, "plan": 50, "all others": 353}
+// plans, those of metrics, and all others.
+var mostExported = map[string]int{"flow": 70, "plan": 50, "metrics": 4, "all others": 353}
 
 func TestThePublicAPIStaysSmall(t *testing.T) {
 	n := map[string]int{}
 	for _, f := range public(load(t)) {
 		part := "all others"
-		for _, apart := range []string{"flow", "plan"} {
+		for _, apart := range []string{"flow", "plan", "metrics"} {
 			if within(f.room(), []string{apart + "/..."}) {
 				part = apart
 			}
@@ -37,7 +37,7 @@ func TestNothingExportedShowsAnInternalType(t *testing.T) { report(t, leaks(load
 // public are the files of the packages that users import.
 func public(tr tree) (files []source) {
 	for _, f := range tr.files {
-		if !f.test && within(f.room(), append(slices.Clone(libraries), "mstest")) {
+		if !f.test && within(f.room(), append(slices.Clone(libraries), "mstest", "metrics")) {
 			files = append(files, f)
 		}
 	}

@@ -1,0 +1,86 @@
+package rest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/pull"
+)
+
+// stock is tasks that are due. A question takes five milliseconds.
+type stock struct {
+	mu    sync.Mutex
+	tasks int
+	asked int
+}
+
+func (s *stock) put(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tasks += n
+}
+
+func (s *stock) ask(context.Context, pull.FetchRequest) ([]pull.Fetched, error) {
+	time.Sleep(5 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	if s.tasks == 0 {
+		return nil, nil
+	}
+	s.tasks--
+	return make([]pull.Fetched, 1), nil
+}
+
+func TestManyWaitForNothingWithFewQuestionsAndAreServedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers = 200
+		var w waiting
+		var s stock
+		patient, cancel := context.WithTimeout(t.Context(), maxWait)
+		defer cancel()
+		began := time.Now()
+		var all sync.WaitGroup
+		for range workers {
+			all.Go(func() {
+				got, err := w.fetch(t.Context(), patient, pull.FetchRequest{}, s.ask)
+				require.NoError(t, err)
+				require.Len(t, got, 1)
+			})
+		}
+		time.Sleep(10 * time.Second)
+		require.LessOrEqual(t, s.asked, workers+10*50, "each once at first, then 50 a second")
+		s.put(workers)
+		all.Wait()
+		require.Less(t, time.Since(began)-10*time.Second, 500*time.Millisecond, "one after the other they would take a second")
+		require.Zero(t, s.tasks)
+		require.Empty(t, w.lines)
+	})
+}
+
+func TestAfterTasksThereIsOneTurnAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w waiting
+		var s stock
+		patient, cancel := context.WithTimeout(t.Context(), maxWait)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() { _, _ = w.fetch(t.Context(), patient, pull.FetchRequest{}, s.ask) })
+		}
+		time.Sleep(time.Second)
+		s.put(40)
+		time.Sleep(2 * time.Second)
+		require.Zero(t, s.tasks)
+		before := s.asked
+		time.Sleep(10 * time.Second)
+		require.LessOrEqual(t, s.asked-before, 10*50)
+		require.Positive(t, s.asked-before)
+		all.Wait()
+	})
+}

@@ -3,13 +3,11 @@ package admin
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -50,34 +48,8 @@ func (h History) where() store.Where {
 }
 
 func (f *Filter) validate() error {
-	if f.Tenant != "" {
-		if err := input.Name("tenant", f.Tenant); err != nil {
-			return err
-		}
-	}
-	if f.Type != "" {
-		if err := input.Name("type", f.Type); err != nil {
-			return err
-		}
-	}
-	for _, s := range f.Statuses {
-		if !slices.Contains(lifecycle.Statuses, s) {
-			return input.Invalid("status", "is %q; want one of %v", s, lifecycle.Statuses)
-		}
-	}
-	if err := input.Label("category", f.Category); err != nil {
+	if err := f.query(store.Place{}).Check(); err != nil {
 		return err
-	}
-	if err := input.Label("creator", f.Creator); err != nil {
-		return err
-	}
-	if f.WorkerID != "" {
-		if err := input.WorkerID("worker_id", f.WorkerID); err != nil {
-			return err
-		}
-	}
-	if !f.After.IsZero() && !f.Before.IsZero() && !f.After.Before(f.Before) {
-		return input.Invalid("after", "is %v, which is not before %v", f.After, f.Before)
 	}
 	return f.History.validate()
 }

@@ -3,17 +3,15 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -22,24 +20,21 @@ import (
 
 // taskChange is a command that changes tasks, by id or by filter.
 type taskChange struct {
-	name, done string // "cancel", "cancelled"
-	short      string
-	long       string
-	from       []model.Status // the statuses it is possible in
-	byDefault  []model.Status // those a filter without --status means
-	remark     bool
-	lives      bool                     // a filter may go over the history
-	text       func(*model.Task) string // what is printed of a changed one; nil = changedText
-	flags      func(*pflag.FlagSet)     // of its own; nil = none
-	check      func() error             // of those flags, before the database is asked; nil = none
-	example    string                   // flags without which the examples would do nothing
-	apply      func(ctx context.Context, c *connection, id, remark string) (*model.Task, error)
+	bulk.Action
+	short   string
+	long    string
+	remark  bool
+	text    func(*model.Task) string // what is printed of a changed one; nil = changedText
+	flags   func(*pflag.FlagSet)     // of its own; nil = none
+	check   func() error             // of those flags, before the database is asked; nil = none
+	example string                   // flags without which the examples would do nothing
+	apply   func(ctx context.Context, c *connection, id, remark string) (*model.Task, error)
+	job     func(*bulk.Job) // says what flags of its own mean for a job; nil = nothing
 }
 
 func (a *app) taskCancel() *cobra.Command {
-	open := []model.Status{model.StatusWait, model.StatusNew, model.StatusExecuting, model.StatusError}
 	return a.changeCommand(taskChange{
-		name: "cancel", done: "cancelled", short: "Cancel tasks", from: open, byDefault: open, remark: true,
+		Action: bulk.Cancel, short: "Cancel tasks", remark: true,
 		long: "Cancel tasks. A task that is not running ends at once. The context of a running handler is\ncancelled within two seconds, and the task ends when the handler returns.",
 		apply: func(ctx context.Context, c *connection, id, remark string) (*model.Task, error) {
 			return c.producer.Cancel(ctx, id, remark)
@@ -50,10 +45,8 @@ func (a *app) taskCancel() *cobra.Command {
 func (a *app) taskRetry() *cobra.Command {
 	var step string
 	return a.changeCommand(taskChange{
-		name: "retry", done: "retried", short: "Run tasks again", remark: true,
-		from:      []model.Status{model.StatusError, model.StatusFailure, model.StatusPending, model.StatusCancelled},
-		byDefault: []model.Status{model.StatusError, model.StatusFailure, model.StatusPending},
-		long:      "Run tasks again. A task that waits for a retry (Error) becomes due at once. A task that ended\nwithout success begins a new life with a fresh budget.\n\nA filter includes Cancelled tasks only with --status Cancelled. With --from-step the handler\nrepeats that step and those after it. Without it, an ended task starts from the beginning.",
+		Action: bulk.Retry, short: "Run tasks again", remark: true,
+		long: "Run tasks again. A task that waits for a retry (Error) becomes due at once. A task that ended\nwithout success begins a new life with a fresh budget.\n\nA filter includes Cancelled tasks only with --status Cancelled. With --from-step the handler\nrepeats that step and those after it. Without it, an ended task starts from the beginning.",
 		flags: func(fs *pflag.FlagSet) {
 			fs.StringVar(&step, "from-step", "", "repeat this step of the handler and the steps after it")
 		},
@@ -63,13 +56,13 @@ func (a *app) taskRetry() *cobra.Command {
 			}
 			return c.producer.Retry(ctx, id, remark)
 		},
+		job: func(j *bulk.Job) { j.Step = step },
 	})
 }
 
 func (a *app) taskResolve() *cobra.Command {
-	pending := []model.Status{model.StatusPending}
 	return a.changeCommand(taskChange{
-		name: "resolve", done: "resolved", short: "Mark Pending tasks as done by hand", from: pending, byDefault: pending, remark: true,
+		Action: bulk.Resolve, short: "Mark Pending tasks as done by hand", remark: true,
 		long: "Mark Pending tasks as done by hand, or as unnecessary. Their status becomes ManuallyProcessed.\nUse --remark to record the reason.",
 		apply: func(ctx context.Context, c *connection, id, remark string) (*model.Task, error) {
 			return c.producer.Resolve(ctx, id, remark)
@@ -78,9 +71,8 @@ func (a *app) taskResolve() *cobra.Command {
 }
 
 func (a *app) taskRelease() *cobra.Command {
-	held := []model.Status{model.StatusWait}
 	return a.changeCommand(taskChange{
-		name: "release", done: "released", short: "Release held tasks", from: held, byDefault: held,
+		Action: bulk.Release, short: "Release held tasks",
 		long: "Release tasks that were sent with --held, so that workers can run them.",
 		apply: func(ctx context.Context, c *connection, id, _ string) (*model.Task, error) {
 			return c.producer.Release(ctx, id)
@@ -90,23 +82,26 @@ func (a *app) taskRelease() *cobra.Command {
 
 func (a *app) changeCommand(ch taskChange) *cobra.Command {
 	var f filterFlags
-	var yes bool
+	var yes, background bool
 	var remark string
 	past := listFlags{history: "no"}
 	cmd := &cobra.Command{
-		Use: ch.name + " [ID...]", Short: ch.short,
+		Use: ch.Name + " [ID...]", Short: ch.short,
 		Long: ch.long + `
 
 Give either ids or a filter. With a filter, the command prints the number of tasks and asks
-for confirmation. Without a terminal it requires --yes.`,
+for confirmation. Without a terminal it requires --yes. With --background a worker changes the
+tasks, and the command returns at once; see: mscheduler bulk --help`,
 		Example: strings.ReplaceAll(fmt.Sprintf("  mscheduler task %[1]s http/order-17 %[2]s\n  mscheduler task %[1]s --type http --created-before -1d %[2]s",
-			ch.name, ch.example), " \n", "\n"),
+			ch.Name, ch.example), " \n", "\n"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch filtered := f.given(cmd.Flags()); {
 			case len(args) == 0 && !filtered:
-				return usage("task %s requires ids of tasks, or a filter such as --type; see: mscheduler task %s --help", ch.name, ch.name)
+				return usage("task %s requires ids of tasks, or a filter such as --type; see: mscheduler task %s --help", ch.Name, ch.Name)
 			case len(args) > 0 && filtered:
-				return usage("task %s takes either ids or a filter, not both", ch.name)
+				return usage("task %s takes either ids or a filter, not both", ch.Name)
+			case len(args) > 0 && background:
+				return usage("--background requires a filter, not ids")
 			}
 			return taskIDs(args)
 		},
@@ -128,7 +123,7 @@ for confirmation. Without a terminal it requires --yes.`,
 			if err != nil {
 				return err
 			}
-			run := &changing{app: a, taskChange: ch, c: c, remarkText: remark, where: where}
+			run := &changing{app: a, taskChange: ch, c: c, remarkText: remark, where: where, background: background}
 			if len(args) > 0 {
 				return run.byID(cmd.Context(), args)
 			}
@@ -138,10 +133,11 @@ for confirmation. Without a terminal it requires --yes.`,
 	f.register(cmd.Flags())
 	f.completions(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "with a filter: do not ask for confirmation")
+	cmd.Flags().BoolVar(&background, "background", false, "with a filter: start a job and do not wait for it")
 	if ch.flags != nil {
 		ch.flags(cmd.Flags())
 	}
-	if ch.lives {
+	if ch.Lives {
 		cmd.Flags().StringVar(&past.history, "history", "no", "with a filter: past lives in the history: no, also (the value if none is given), only")
 		cmd.Flags().Lookup("history").NoOptDefVal = "also"
 		_ = cmd.RegisterFlagCompletionFunc("history", fixed("no", "also", "only"))
@@ -158,11 +154,11 @@ func (a *app) changeFilter(f *filterFlags, ch *taskChange) (store.Filter, error)
 		return filter, err
 	}
 	if len(filter.Statuses) == 0 {
-		filter.Statuses = ch.byDefault
+		filter.Statuses = ch.ByDefault
 	}
 	for _, s := range filter.Statuses {
-		if !slices.Contains(ch.from, s) {
-			return filter, usage("--status %s: only %s can be %s", s, strings.Join(names(ch.from), ", "), ch.done)
+		if !slices.Contains(ch.From, s) {
+			return filter, usage("--status %s: only %s can be %s", s, strings.Join(names(ch.From), ", "), ch.Done)
 		}
 	}
 	return filter, nil
@@ -175,6 +171,7 @@ type changing struct {
 	c          *connection
 	remarkText string
 	where      store.Where // a filter looks
+	background bool        // in a job
 }
 
 // changedView is a changed task as JSON.
@@ -232,38 +229,8 @@ func changedText(t *model.Task) string {
 	return string(t.Status)
 }
 
-// changeCounts is the result of a change by filter as JSON.
-type changeCounts struct {
-	Matched int64 `json:"matched"`
-	Changed int64 `json:"changed"`
-	Skipped int64 `json:"skipped"` // refused: their state had changed meanwhile, or it was never possible
-	// Reasons are why, and of how many.
-	Reasons map[string]int64 `json:"reasons,omitempty"`
-}
-
-const (
-	maxReasons   = 5 // a reason may name what the task has, and each another thing
-	otherReasons = "for other reasons"
-)
-
-func (c *changeCounts) skip(err error) {
-	c.Skipped++
-	why := "the task no longer exists"
-	var refused *model.RefusedError
-	if errors.As(err, &refused) {
-		why = refused.Reason
-	}
-	if c.Reasons == nil {
-		c.Reasons = map[string]int64{}
-	}
-	if c.Reasons[why] == 0 && len(c.Reasons) >= maxReasons {
-		why = otherReasons
-	}
-	c.Reasons[why]++
-}
-
 // skippedText says how many were left alone and why, the most frequent reason first.
-func (c *changeCounts) skippedText() string {
+func skippedText(c *bulk.Counts) string {
 	text := fmt.Sprintf(", %d skipped:", c.Skipped)
 	reasons := slices.SortedFunc(maps.Keys(c.Reasons), func(x, y string) int {
 		return cmp.Or(cmp.Compare(c.Reasons[y], c.Reasons[x]), strings.Compare(x, y))
@@ -285,78 +252,37 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 	if err != nil {
 		return err
 	}
-	counts := changeCounts{Matched: n}
+	counts := bulk.Counts{Matched: n}
 	if n > 0 {
-		if err := r.confirm(yes, fmt.Sprintf("%s %s (%s)?", capital(r.name), human.Plural(n, "task", "tasks"), strings.Join(names(f.Statuses), ", "))); err != nil {
+		if err := r.confirm(yes, fmt.Sprintf("%s %s (%s)?", capital(r.Name), human.Plural(n, "task", "tasks"), strings.Join(names(f.Statuses), ", "))); err != nil {
 			return err
 		}
+		if r.background {
+			return r.startJob(ctx, f)
+		}
 		if err := r.all(ctx, f, &counts); err != nil {
-			r.say("%d of %d were %s before this error:", counts.Changed, n, r.done)
+			r.say("%d of %d were %s before this error:", counts.Changed, n, r.Done)
 			return err
 		}
 	}
-	text := fmt.Sprintf("%s %s", human.Plural(counts.Changed, "task", "tasks"), r.done)
+	text := fmt.Sprintf("%s %s", human.Plural(counts.Changed, "task", "tasks"), r.Done)
 	if counts.Skipped > 0 {
-		text += counts.skippedText()
+		text += skippedText(&counts)
 	}
 	return r.result(counts, text+"\n")
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-const (
-	changePage    = 500
-	changeWorkers = 16
-)
-
-// all changes every task of the filter, page by page.
-func (r *changing) all(ctx context.Context, f store.Filter, counts *changeCounts) error {
-	for {
-		page, err := r.c.store.History.FindLives(ctx, f, r.where, store.Extent{Limit: changePage})
-		if err != nil || len(page.Docs) == 0 {
-			return err
-		}
-		names := make([]string, len(page.Docs))
-		for i, doc := range page.Docs {
-			names[i] = doc.Lookup("_id").StringValue()
-			if generation, ok := doc.Lookup("generation").AsInt64OK(); ok && r.where != store.InTasks {
-				names[i] = lifeName(names[i], generation)
-			}
-		}
-		if err := r.page(ctx, names, counts); err != nil || page.Next == nil {
-			return err
-		}
-		f.AfterID = page.Next.ID
+// all changes every task of the filter.
+func (r *changing) all(ctx context.Context, f store.Filter, counts *bulk.Counts) error {
+	w := bulk.Walk{Store: r.c.store, Filter: f, Where: r.where, Do: func(ctx context.Context, life store.Place) error {
+		name := life.ID
 		if r.where != store.InTasks {
-			f.AfterGeneration = page.Next.Generation
+			name = lifeName(life.ID, life.Generation)
 		}
-	}
-}
-
-// page changes tasks side by side, until an error that is no refusal.
-func (r *changing) page(ctx context.Context, ids []string, counts *changeCounts) error {
-	var mu sync.Mutex
-	workers, going := errgroup.WithContext(ctx)
-	workers.SetLimit(changeWorkers)
-	for _, id := range ids {
-		if going.Err() != nil {
-			break
-		}
-		workers.Go(func() error {
-			_, err := r.apply(ctx, r.c, id, r.remarkText)
-			var refused *model.RefusedError
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				counts.Changed++
-			case errors.As(err, &refused), errors.Is(err, store.ErrNotFound):
-				counts.skip(err)
-			default:
-				return err
-			}
-			return nil
-		})
-	}
-	return workers.Wait()
+		_, err := r.apply(ctx, r.c, name, r.remarkText)
+		return err
+	}}
+	return w.All(ctx, counts)
 }

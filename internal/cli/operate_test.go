@@ -50,7 +50,7 @@ func TestWorkerListShowsWhoLives(t *testing.T) {
 	var list struct{ Workers []view.Worker }
 	s.ok("worker", "list", "-o", "json").json(&list)
 	require.Len(t, list.Workers, 1)
-	require.Equal(t, []string{"exec", "http", "mscheduler.callback", "mscheduler.http"}, list.Workers[0].Types)
+	require.Equal(t, []string{"exec", "http", "mscheduler.bulk", "mscheduler.callback", "mscheduler.http"}, list.Workers[0].Types)
 	require.Equal(t, 100, list.Workers[0].Concurrency)
 	require.Equal(t, os.Getpid(), list.Workers[0].PID)
 

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 func TestStepsAreShownAndATaskIsRetriedFromOne(t *testing.T) {
@@ -60,14 +58,4 @@ func TestStepsAreShownAndATaskIsRetriedFromOne(t *testing.T) {
 	shown = s.ok("task", "show", "order/k").stdout
 	require.Contains(t, shown, "reserve")
 	require.NotContains(t, shown, "invoice")
-}
-
-func TestOfManyReasonsToLeaveTasksAloneTheMostFrequentComeFirst(t *testing.T) {
-	var c changeCounts
-	for i := range 9 {
-		c.skip(&model.RefusedError{Reason: fmt.Sprint("reason ", i)})
-	}
-	c.skip(&model.RefusedError{Reason: "reason 3"})
-	c.skip(producer.ErrNotFound)
-	require.Equal(t, ", 11 skipped:\n  5: for other reasons\n  2: reason 3\n  1: reason 0\n  1: reason 1\n  1: reason 2\n  1: reason 4", c.skippedText())
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/explain"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -119,15 +120,15 @@ func TestCommandsByFilterAskFirst(t *testing.T) {
 
 	require.Equal(t, "0 tasks cancelled\n", s.ok("task", "cancel", "--type", "t").stdout, "nothing is left, and nothing to ask")
 	require.Equal(t, "0 tasks retried\n", s.ok("task", "retry", "--type", "t", "--yes").stdout, "Cancelled only when it is said")
-	var counts changeCounts
+	var counts bulk.Counts
 	s.ok("task", "retry", "--type", "t", "--status", "Cancelled", "--yes", "-o", "json").json(&counts)
-	require.Equal(t, changeCounts{Matched: 3, Changed: 3}, counts)
+	require.Equal(t, bulk.Counts{Matched: 3, Changed: 3}, counts)
 	require.Regexp(t, `(?m)^status +New$`, s.ok("task", "show", "other/k").stdout)
 }
 
 func TestFilterCoversManyPages(t *testing.T) {
 	s := newSession(t)
-	const n = 2*changePage + 3
+	const n = 2*bulk.PageSize + 3
 	s.stdin = strings.Repeat("{\"held\":true}\n", n)
 	s.ok("send", "t", "-f", "-")
 	require.Equal(t, fmt.Sprintf("%d tasks released\n", n), s.ok("task", "release", "--type", "t", "--yes").stdout)
@@ -249,4 +250,28 @@ func TestShowAndExplainTellLocalRetries(t *testing.T) {
 	require.Regexp(t, `(?m)^1 \+ 2 local +w `, executionsText(task, now))
 	report := explain.Explain(explain.Facts{Task: task, Now: now})
 	require.Contains(t, strings.Join(report.Because, "\n"), "attempt 1, local retry 2 of 3; its lease")
+}
+
+func TestAFilterChangesTasksInTheBackground(t *testing.T) {
+	s := newSession(t)
+	for i := range 3 {
+		s.ok("send", "t", "--key", fmt.Sprint("k", i), "--held")
+	}
+	s.fails(ExitUsage, []string{"--background requires a filter"}, "task", "cancel", "t/k0", "--background")
+	require.Equal(t, "0 tasks released\n", s.ok("task", "release", "--type", "none", "--background").stdout, "no job for nothing")
+	job := strings.TrimSpace(s.ok("task", "release", "--type", "t", "--background", "--yes").stdout)
+	require.Regexp(t, `(?m)^matched +not counted yet$`, s.ok("bulk", "show", job).stdout)
+	other := strings.TrimSpace(s.ok("task", "cancel", "--type", "t", "--remark", "no", "--background", "--yes").stdout)
+	require.Equal(t, other+"  Cancelled\n", s.ok("bulk", "stop", other).stdout)
+	s.worker()
+	s.eventually("the job", func() bool { return strings.Contains(s.ok("bulk", "show", job).stdout, "Success") })
+	shown := s.ok("bulk", "show", job).stdout
+	require.Regexp(t, `(?m)^action +release$`, shown)
+	require.Regexp(t, `(?m)^matched +3\nchanged +3$`, shown)
+	require.Equal(t, 3, strings.Count(s.ok("task", "list", "--type", "t", "--status", "New").stdout, "\nt/"))
+	var list struct{ Jobs []struct{ ID, Status string } }
+	s.ok("bulk", "list", "-o", "json").json(&list)
+	require.Len(t, list.Jobs, 2)
+	require.Regexp(t, `(?m)^`+job+` +release +Success +3 +3 +0 +0 `, s.ok("bulk", "list").stdout)
+	s.fails(ExitNotFound, nil, "bulk", "show", "none")
 }

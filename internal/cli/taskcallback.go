@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -18,10 +19,8 @@ import (
 
 func (a *app) taskRedeliver() *cobra.Command {
 	return a.changeCommand(taskChange{
-		name: "redeliver", done: "redelivered", short: "Deliver the callbacks of ended tasks again",
-		from:      []model.Status{model.StatusCompleted, model.StatusSuccess, model.StatusFailure, model.StatusPending},
-		byDefault: []model.Status{model.StatusCompleted},
-		long:      "Deliver the callbacks of ended tasks again: those that no receiver accepted, and those that a\nreceiver has lost. A filter selects Completed tasks unless --status names others. A receiver sees\nthe same id again, so it can ignore duplicates. A delivery that waits for its retry is due at once.\n\nThe command prints the delivery tasks. ID@GENERATION names one life of a task, as in `task history`.",
+		Action: bulk.Redeliver, short: "Deliver the callbacks of ended tasks again",
+		long: "Deliver the callbacks of ended tasks again: those that no receiver accepted, and those that a\nreceiver has lost. A filter selects Completed tasks unless --status names others. A receiver sees\nthe same id again, so it can ignore duplicates. A delivery that waits for its retry is due at once.\n\nThe command prints the delivery tasks. ID@GENERATION names one life of a task, as in `task history`.",
 		apply: func(ctx context.Context, c *connection, id, _ string) (*model.Task, error) {
 			s, err := c.admin.Redeliver(ctx, id, 0)
 			if life, generation := lifeOf(id); generation != 0 && errors.Is(err, producer.ErrNotFound) {
@@ -37,8 +36,7 @@ func (a *app) taskRedeliver() *cobra.Command {
 			}
 			return t, err
 		},
-		lives: true,
-		text:  func(t *model.Task) string { return string(t.Status) + t.Remark },
+		text: func(t *model.Task) string { return string(t.Status) + t.Remark },
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/taskchange"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -23,7 +24,7 @@ func (a *app) taskUpdate() *cobra.Command {
 	var s sendFlags
 	var given *pflag.FlagSet
 	return a.changeCommand(taskChange{
-		name: "update", done: "updated", short: "Change tasks that have not ended", from: openStatuses, byDefault: openStatuses,
+		Action: bulk.Update, short: "Change tasks that have not ended",
 		long: updateHelp, example: "--priority 9",
 		flags: func(fs *pflag.FlagSet) {
 			given = fs
@@ -42,5 +43,6 @@ func (a *app) taskUpdate() *cobra.Command {
 		apply: func(ctx context.Context, c *connection, id, _ string) (*model.Task, error) {
 			return taskchange.Update(ctx, c.producer, id, &s.task, 0, a.clock().Now())
 		},
+		job: func(j *bulk.Job) { j.Change = &s.task },
 	})
 }

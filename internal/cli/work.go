@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -20,7 +21,8 @@ import (
 )
 
 const workHelp = `Run a worker for the built-in types, http and exec, in the foreground. It also delivers the
-callbacks of all tasks; MSCHEDULER_SECRET_KEY opens the secrets that sign them.
+callbacks of all tasks; MSCHEDULER_SECRET_KEY opens the secrets that sign them. It runs bulk jobs
+(mscheduler bulk), too.
 
 --tenant, --category and --creator restrict the tasks that it runs, and combine. They do not
 restrict callbacks.
@@ -192,6 +194,9 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 		types += " and " + builtin.Exec.Name()
 	}
 	if err := builtin.Register(c, o); err != nil {
+		return err
+	}
+	if err := bulk.Register(c, bulk.New(conn.producer, conn.admin, conn.store)); err != nil {
 		return err
 	}
 	if w.withStdin {

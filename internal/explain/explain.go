@@ -31,6 +31,17 @@ type Facts struct {
 	Delivery   *model.Task        // delivers the callback of an ended task; nil = there is none
 	PausedType bool
 	PausedAll  bool
+	// Sees says whose tasks the reader may see; nil = everybody's. A reader who sees only some tenants is
+	// told neither of other tenants' tasks nor which workers there are.
+	Sees func(tenant string) bool
+}
+
+// taskName is the id of a task, if the reader may see it.
+func (f *Facts) taskName(id string) string {
+	if tenant, _, _ := strings.Cut(id, "/"); f.Sees != nil && !f.Sees(tenant) {
+		return "a task of another tenant"
+	}
+	return id
 }
 
 // Report is an explanation, a sentence a line.
@@ -42,7 +53,7 @@ type Report struct {
 	// Next lists what happens next, and what an operator can do.
 	Next []string `json:"next"`
 	// Workers states for each live worker of the type whether it may claim the task now,
-	// or why not. It is empty for an ended task.
+	// or why not. It is empty for an ended task, and for a reader who sees only some tenants.
 	Workers []WorkerVerdict `json:"workers"`
 }
 
@@ -85,6 +96,9 @@ func Explain(f Facts) Report {
 		r.waiting()
 	}
 	r.stale()
+	if r.Sees != nil {
+		r.Report.Workers = []WorkerVerdict{}
+	}
 	return r.Report
 }
 
@@ -193,10 +207,12 @@ func (r *report) eligible(serving []Worker) string {
 			ids = append(ids, w.ID)
 		}
 	}
-	switch len(ids) {
-	case 0:
+	switch {
+	case len(ids) == 0:
 		return "no live worker"
-	case 1:
+	case r.Sees != nil:
+		return "a live worker"
+	case len(ids) == 1:
 		return "the worker " + ids[0]
 	default:
 		return fmt.Sprintf("any of %d live workers", len(ids))
@@ -238,6 +254,9 @@ func (r *report) serving() []Worker {
 }
 
 func (r *report) othersHandle() string {
+	if r.Sees != nil {
+		return ""
+	}
 	seen := map[string]bool{}
 	for _, w := range r.Facts.Workers {
 		for _, t := range w.Types {

@@ -32,17 +32,25 @@ func (r *report) heldBack() {
 		r.because("The type %[1]s allows %[3]d per %[4]v for the limit_key %[2]s.", t.Type, t.Options.LimitKey, rate.Count, rate.Per)
 	}
 	for _, p := range r.OfKey {
-		r.because("%s has held a permit since %s.", p.TaskID, human.When(p.At, r.Now))
+		r.because("%s has held a permit since %s.", r.taskName(p.TaskID), human.When(p.At, r.Now))
 	}
 	const order = "the highest priority first, then the earliest due"
 	switch {
 	case limit.MaxRunning > 0 && len(r.OfKey) >= limit.MaxRunning:
-		r.next("When one of those ends, the next task starts: %s. To cancel one: mscheduler task cancel %s", order, human.TaskArg(r.OfKey[0].TaskID))
+		r.next("When one of those ends, the next task starts: %s.%s", order, r.howToCancel(r.OfKey[0].TaskID))
 	case limit.RateLimit != nil:
 		r.next("When the rate allows it, the next task starts: %s.", order)
 	default:
 		r.next("A permit is free: the next task starts within seconds, %s. Executions that began before the limit was set have no permit but count until they end.", order)
 	}
+}
+
+// howToCancel is how to cancel a task that the reader may see.
+func (r *report) howToCancel(id string) string {
+	if r.taskName(id) != id {
+		return ""
+	}
+	return " To cancel one: mscheduler task cancel " + human.TaskArg(id)
 }
 
 // typeFull reports whether the type's max_running is reached, and explains it.
@@ -51,7 +59,7 @@ func (r *report) typeFull() bool {
 		return false
 	}
 	r.because("The type %s allows %d at once, and that many are running; %s has held its permit since %s.",
-		r.Task.Type, r.Type.MaxRunning, r.OfType[0].TaskID, human.When(r.OfType[0].At, r.Now))
+		r.Task.Type, r.Type.MaxRunning, r.taskName(r.OfType[0].TaskID), human.When(r.OfType[0].At, r.Now))
 	r.next("When one of them ends, the next is claimed: the highest priority first, then the earliest due.")
 	return true
 }

@@ -83,3 +83,27 @@ func TestConditionsThatLeaveATaskOutAreNamed(t *testing.T) {
 	acme.Types = []string{input.CallbackType}
 	require.Contains(t, text(Explain(Facts{Task: delivery, Now: now, Workers: []Worker{acme}})), "within seconds by the worker w1")
 }
+
+func TestAReaderWhoSeesOneTenantIsToldNothingOfOthers(t *testing.T) {
+	keyed := begin(t, now.Add(-time.Minute), lifecycle.Draft{Tenant: "mine", Options: model.Options{LimitKey: "ann"}})
+	mine := func(tenant string) bool { return tenant == "mine" }
+	workers := []Worker{
+		{ID: "w1", Types: []string{"t", "payroll"}, Concurrency: 10},
+		{ID: "w2", Types: []string{"t"}, Only: &lifecycle.Conditions{Tenants: []string{"secret"}}, Concurrency: 10},
+	}
+	holders := []lifecycle.Permit{{PermitUse: lifecycle.PermitUse{TaskID: "secret/t/a"}, At: now}, {PermitUse: lifecycle.PermitUse{TaskID: "mine/t/b"}, At: now}}
+	for name, f := range map[string]Facts{
+		"its key is full":   {Task: lifecycle.HoldBack(keyed.doc, now), Workers: workers, OfKey: holders},
+		"its type is full":  {Task: keyed.doc, Workers: workers[:1], OfType: holders, Type: &model.TaskType{MaxRunning: 2}},
+		"one may take it":   {Task: keyed.doc, Workers: workers},
+		"none takes it":     {Task: keyed.doc, Workers: workers[1:]},
+		"others are served": {Task: keyed.doc, Workers: []Worker{{ID: "w1", Types: []string{"payroll"}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.Now = now
+			require.Regexp(t, "secret|payroll|w1|w2", text(Explain(f)), "else nothing is tested")
+			f.Sees = mine
+			require.NotRegexp(t, "secret|payroll|w1|w2", text(Explain(f)))
+		})
+	}
+}

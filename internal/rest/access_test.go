@@ -108,10 +108,11 @@ func TestATokenOfATenantSeesAndChangesNothingOfAnother(t *testing.T) {
 		all.ok("POST", "/api/v1/periodics", fmt.Sprintf(`{"name": "nightly", "tenant": %q, "cron": "@daily", "type": "mail"}`, tenant))
 		all.ok("POST", "/api/v1/periodics/"+tenant+"/nightly/trigger", "")
 		all.ok("POST", "/api/v1/plans", fmt.Sprintf(`{"plan_id": "p", "tenant": %q, "station": "mail", "plan_type": "time", "plan_time": "2100-01-01T00:00:00Z", "messages": [1]}`, tenant))
+		all.ok("POST", "/api/v1/bulk", fmt.Sprintf(`{"action": "release", "filter": {"tenant": %q}}`, tenant))
 		all.ok("POST", "/api/v1/flows", fmt.Sprintf(`{"key": "k", "tenant": %q, "nodes": [{"id": "a", "type": "of-flow"}]}`, tenant))
 	}
 	things := func() (texts []string) {
-		for _, path := range []string{"/tasks/other/mail/k", "/periodics/other/nightly", "/runs?tenant=other", "/plans/other/p", "/flows/other/k/nodes"} {
+		for _, path := range []string{"/tasks/other/mail/k", "/periodics/other/nightly", "/runs?tenant=other", "/bulk?tenant=other", "/plans/other/p", "/flows/other/k/nodes"} {
 			texts = append(texts, all.do("GET", "/api/v1"+path, "").text)
 		}
 		return texts
@@ -157,6 +158,7 @@ func (w *world) body(op operation) {
 		"fetch":         {`{"worker_id": "w", "types": ["mail"], "tenants": ["mine", "other"]}`},
 		"start-flow":    {`{"tenant": "other", "nodes": [{"id": "a", "type": "new"}]}`, `{"tenant": "-", "nodes": [{"id": "a", "type": "new"}]}`},
 		"validate-flow": {`{"tenant": "other", "nodes": [{"id": "a", "type": "new"}]}`},
+		"start-bulk":    {`{"action": "cancel", "filter": {"tenant": "other"}}`, `{"action": "cancel", "filter": {"tenant": "other"}, "dry_run": true}`, `{"action": "cancel", "filter": {"tenant": "-", "type": "mail"}}`},
 	}[op.ID] {
 		w.fails(http.StatusForbidden, op.method, op.path, body)
 	}
@@ -167,6 +169,11 @@ func (w *world) body(op operation) {
 		require.Equal(w.t, "mine/new/l", at(w.ok("POST", op.path, `{"tasks": [{"type": "new", "key": "l"}]}`), "tasks.0.id"))
 	case "start-flow", "validate-flow":
 		require.Equal(w.t, "mine", w.ok("POST", op.path, `{"key": "new", "nodes": [{"id": "a", "type": "new"}]}`)["tenant"])
+	case "start-bulk":
+		require.Equal(w.t, "mine", at(w.ok("POST", op.path, `{"action": "cancel", "filter": {"type": "mail"}}`), "filter.tenant"), "the tenant of the token")
+		require.Equal(w.t, w.ok("GET", "/api/v1/tasks/count?tenant=mine&type=mail&status=New,Executing", "")["count"],
+			w.ok("POST", op.path, `{"action": "cancel", "filter": {"type": "mail", "status": ["New", "Executing"]}, "dry_run": true}`)["matched"])
+		w.fails(http.StatusUnprocessableEntity, "POST", op.path, `{"action": "cancel", "filter": {}}`)
 	case "fetch":
 		for _, task := range w.ok("POST", op.path, `{"worker_id": "w", "types": ["mail"], "max": 10}`)["tasks"].([]any) {
 			require.Equal(w.t, "mine", at(task, "tenant"))

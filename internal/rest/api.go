@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/probe"
 	"github.com/mscheduler/mscheduler/internal/secret"
@@ -58,6 +59,7 @@ type API struct {
 	flows       *flow.Flows
 	guard       *access.Guard
 	api         huma.API
+	jobs        *bulk.Jobs
 	mux         *http.ServeMux
 	waiting     waiting
 	hub         hub
@@ -96,12 +98,15 @@ func New(c Config) (*API, error) {
 		return nil, err
 	}
 	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), flows: flows, guard: access.New(access.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
+	s.jobs = bulk.New(p, s.admin, st)
 	s.hub = hub{producer: p, log: c.Logger, listeners: map[*listener]bool{}}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.api = humago.New(s.mux, s.description())
 	s.addTasks()
 	s.addSends()
 	s.addChanges()
+	s.addExplain()
+	s.addBulk()
 	s.addTypes()
 	s.addFlows()
 	s.addStreams()

@@ -97,7 +97,7 @@ func (w *world) do(method, path, body string) answer {
 func (w *world) ok(method, path, body string) map[string]any {
 	w.t.Helper()
 	a := w.do(method, path, body)
-	require.Contains(w.t, []int{http.StatusOK, http.StatusCreated, http.StatusNoContent}, a.status, a.text)
+	require.Contains(w.t, []int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent}, a.status, a.text)
 	return a.body
 }
 

@@ -41,6 +41,8 @@ type Extent struct {
 	// Examine is how many lives the server looks at in each collection; 0 = as many as it takes to find
 	// one. Where few lives meet the filter a page may have none, and a following one.
 	Examine int
+
+	names bool // only ids and generations are read
 }
 
 // pageBytes is how large the documents of a page may be together, beside the last one.
@@ -60,6 +62,17 @@ func (s *History) FindLives(ctx context.Context, f Filter, where Where, e Extent
 		// All of the page were copies whose lives are still tasks.
 		f.AfterID, f.AfterGeneration = page.Next.ID, page.Next.Generation
 	}
+}
+
+// LifeNames is [History.FindLives] for callers that need only to know which lives there are.
+func (s *History) LifeNames(ctx context.Context, f Filter, where Where, e Extent) (names []Place, next *Place, err error) {
+	e.names = true
+	page, err := s.FindLives(ctx, f, where, e)
+	for _, raw := range page.Docs {
+		k := keyOf(raw)
+		names = append(names, Place{k.id, k.generation})
+	}
+	return names, page.Next, err
 }
 
 func (s *History) findLives(ctx context.Context, f Filter, where Where, e Extent) (LivesPage, error) {
@@ -113,8 +126,12 @@ func (l listing) read(ctx context.Context, f Filter, e Extent) (docs []bson.Raw,
 			filter = bson.D{d("$and", bson.A{filter, bson.D{d(l.id, bson.D{d("$lte", end.id)})}})}
 		}
 	}
+	o := options.Find().SetSort(l.sort).SetHint(l.index).SetLimit(int64(e.Limit + 1))
+	if e.names {
+		o.SetProjection(fields("task_id", "generation"))
+	}
 	bytes := 0
-	err = readEach(ctx, l.coll, l.doing, filter, options.Find().SetSort(l.sort).SetHint(l.index).SetLimit(int64(e.Limit+1)), func(doc bson.Raw) bool {
+	err = readEach(ctx, l.coll, l.doing, filter, o, func(doc bson.Raw) bool {
 		docs = append(docs, slices.Clone(doc))
 		bytes += len(doc)
 		return bytes < pageBytes

@@ -1,0 +1,95 @@
+package bulk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/safetext"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+const (
+	// perProcess is how many jobs a process runs at once.
+	perProcess = 2
+	// lastWord bounds the checkpoint of a job that is cut off.
+	lastWord = 5 * time.Second
+	// errorText is how much a job keeps of the error of a task.
+	errorText = 500
+)
+
+// defaults are the options of jobs: the database may be away for a day, and processes come and go.
+var defaults = model.Options{
+	Retry:     &model.Retry{Strategy: model.RetryExponential, Interval: time.Second, MaxInterval: time.Minute, MaxErrors: new(1500)},
+	MaxLapses: new(1000),
+}
+
+// Register has a worker run jobs.
+func Register(c *consumer.Consumer, b *Jobs) error {
+	typ := model.NewType[json.RawMessage, progress](TaskType)
+	return consumer.Handle(c, typ, b.run, consumer.MaxConcurrency(perProcess), consumer.Defaults(defaults))
+}
+
+// run goes on with a job behind its checkpoint. A page that a crash cut off is done again: then its tasks
+// no longer match the filter, or the change makes no difference. So a task may be changed without being
+// counted, but no task is left out.
+func (b *Jobs) run(ctx context.Context, t *consumer.Task[json.RawMessage]) (progress, error) {
+	j, c, err := read(t.RawArgs())
+	if err == nil {
+		err = j.belongs(t.Tenant)
+	}
+	if err != nil {
+		return progress{}, consumer.Fatal(err)
+	}
+	var p progress
+	if _, err := t.Restore(&p); err != nil {
+		return p, fmt.Errorf("reading the checkpoint: %w", err)
+	}
+	save := func(ctx context.Context) error { return b.save(ctx, t, c.action, &p) }
+	if !p.Counted {
+		if p.Matched, err = b.store.History.CountLives(ctx, c.filter, c.where); err != nil {
+			return p, err
+		}
+		p.Counted = true
+		if err := save(ctx); err != nil {
+			return p, err
+		}
+	}
+	if c.filter.AfterID = p.AfterID; c.where != store.InTasks {
+		c.filter.AfterGeneration = p.AfterGeneration
+	}
+	w := Walk{
+		Store: b.store, Filter: c.filter, Where: c.where,
+		Do: func(ctx context.Context, life store.Place) error {
+			if life.ID == t.TaskID {
+				return &model.RefusedError{ID: life.ID, Reason: "it is the job itself"}
+			}
+			return b.change(ctx, j, life, c.filter.Before)
+		},
+		Failed: func(life store.Place, err error) {
+			if p.Failed++; len(p.Errors) < mostErrors {
+				p.Errors = append(p.Errors, TaskError{life.ID, safetext.Clip(err.Error(), errorText)})
+			}
+		},
+		Settled: func(ctx context.Context, last store.Place) error {
+			p.AfterID, p.AfterGeneration = last.ID, last.Generation
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+			defer cancel()
+			return save(ctx)
+		},
+	}
+	return p, w.All(ctx, &p.Counts)
+}
+
+// save keeps how far a job is.
+func (*Jobs) save(ctx context.Context, t *consumer.Task[json.RawMessage], a Action, p *progress) error {
+	percent := 100.0
+	if p.Matched > 0 {
+		percent = min(float64(p.Changed+p.Skipped+p.Failed)*100/float64(p.Matched), 100)
+	}
+	return errors.Join(t.Checkpoint(ctx, p), t.Progress(ctx, percent, fmt.Sprintf("%d of %d tasks %s", p.Changed, p.Matched, a.Done)))
+}

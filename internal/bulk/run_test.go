@@ -1,0 +1,270 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/fakeworker"
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/mstest"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }
+
+// world is a database with jobs, and who runs them.
+type world struct {
+	*fakeworker.Worker
+	t    *testing.T
+	db   *mongo.Database
+	p    *producer.Producer
+	jobs *Jobs
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	db := testdb.New(t)
+	p, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	testdb.Closes(t, p.Close)
+	w := fakeworker.New(t, db, "")
+	return &world{w, t, db, p, New(p, admin.New(p), w.Store)}
+}
+
+// worker is a worker that runs jobs.
+func (w *world) worker(change ...func(*consumer.Config)) *consumer.Consumer {
+	w.t.Helper()
+	cfg := consumer.Config{Database: w.db}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := consumer.New(cfg)
+	require.NoError(w.t, err)
+	require.NoError(w.t, Register(c, w.jobs))
+	return c
+}
+
+// send sends n held tasks of a type.
+func (w *world) send(typ string, n int, opts ...producer.Option) {
+	w.t.Helper()
+	items := make([]producer.JSONItem, n)
+	for i := range items {
+		items[i] = producer.JSONItem{Type: typ, Options: append([]producer.Option{producer.Key(fmt.Sprintf("%05d", i)), producer.Held()}, opts...)}
+	}
+	_, err := w.p.SendManyJSON(w.t.Context(), items)
+	require.NoError(w.t, err)
+}
+
+func (w *world) start(j *Job) *JobState {
+	w.t.Helper()
+	v, err := w.jobs.Start(w.t.Context(), j, "", "ann")
+	require.NoError(w.t, err)
+	// What comes next is younger than the job, also by a clock that is some milliseconds behind.
+	for began := w.Now(); w.Now().Sub(began) < 20*time.Millisecond; {
+		time.Sleep(time.Millisecond)
+	}
+	return v
+}
+
+func (w *world) get(v *JobState) *JobState {
+	w.t.Helper()
+	got, err := w.jobs.Get(w.t.Context(), v.Tenant, v.ID)
+	require.NoError(w.t, err)
+	return got
+}
+
+func (w *world) count(status model.Status) int64 {
+	w.t.Helper()
+	n, err := w.Store.History.Count(w.t.Context(), store.Filter{Type: "mail", Statuses: []model.Status{status}})
+	require.NoError(w.t, err)
+	return n
+}
+
+func TestAJobChangesWhatItsFilterSelectsAndWasThereAtItsStart(t *testing.T) {
+	w := newWorld(t)
+	const n = 2*PageSize + 7
+	w.send("mail", n)
+	w.send("other", 1)
+	j := &Job{Action: "cancel", Filter: &Filter{Type: "mail"}, Remark: "not needed"}
+	matched, err := w.jobs.Count(t.Context(), j)
+	require.NoError(t, err)
+	require.EqualValues(t, n, matched)
+	v := w.start(j)
+	require.Equal(t, model.StatusNew, v.Status)
+	require.False(t, v.Counted)
+	_, err = w.p.SendJSON(t.Context(), "mail", nil, producer.Key("later"), producer.Held())
+	require.NoError(t, err)
+
+	mstest.Drain(t, w.worker())
+	v = w.get(v)
+	require.Equal(t, model.StatusSuccess, v.Status)
+	require.Equal(t, Counts{Matched: n, Changed: n}, v.Counts)
+	require.Equal(t, "ann", v.Creator)
+	require.EqualValues(t, n, w.count(model.StatusCancelled))
+	require.EqualValues(t, 1, w.count(model.StatusWait), "the one that was sent later")
+	task, err := w.p.Get(t.Context(), "-/mail/00000")
+	require.NoError(t, err)
+	require.Equal(t, "not needed", task.Remark)
+	job, err := w.p.Get(t.Context(), v.TaskID)
+	require.NoError(t, err)
+	require.InDelta(t, 100, job.Progress.Percent, 0)
+}
+
+// A worker that dies leaves its lease to lapse, and its checkpoint.
+func TestAJobGoesOnBehindItsCheckpointWhenItsWorkerIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.send("mail", 10)
+	v := w.start(&Job{Action: "release", Filter: &Filter{Type: "mail"}})
+	handle, err := input.ParseHandle(w.Claim(v.TaskID, "dead"))
+	require.NoError(t, err)
+	checkpoint, err := codec.EncodeValue("checkpoint", progress{Counts: Counts{Matched: 10, Changed: 4}, Counted: true, AfterID: "-/mail/00003"}, input.MaxCheckpointBytes)
+	require.NoError(t, err)
+	require.NoError(t, w.Store.Tasks.SaveCheckpoint(t.Context(), v.TaskID, 0, handle.ExecID, false, checkpoint))
+	w.End(v.TaskID, "dead", lifecycle.Failed(failkind.Lapsed, "its lease lapsed"))
+
+	mstest.Drain(t, w.worker())
+	v = w.get(v)
+	require.Equal(t, model.StatusSuccess, v.Status)
+	require.Equal(t, Counts{Matched: 10, Changed: 10}, v.Counts)
+	require.EqualValues(t, 4, w.count(model.StatusWait), "those before the checkpoint were the dead worker's")
+	require.EqualValues(t, 6, w.count(model.StatusNew))
+}
+
+func TestAWorkerThatStopsLeavesTheRestOfAJobToAnother(t *testing.T) {
+	w := newWorld(t)
+	const n = PageSize + 50
+	w.send("mail", n)
+	v := w.start(&Job{Action: "cancel", Filter: &Filter{Type: "mail"}})
+	first := w.worker(func(c *consumer.Config) { c.ShutdownTimeout = -1 })
+	ctx, stop := context.WithCancel(t.Context())
+	var seen atomic.Int64
+	real := w.jobs.change
+	w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
+		if seen.Add(1) >= PageSize/2 {
+			stop()
+			<-ctx.Done()
+		}
+		return real(ctx, j, life, now)
+	}
+	require.NoError(t, first.Run(ctx))
+	half := w.get(v)
+	require.Contains(t, []model.Status{model.StatusNew, model.StatusError}, half.Status)
+	require.Positive(t, half.Changed)
+	require.Less(t, half.Changed, int64(n))
+	require.Equal(t, half.Changed, w.count(model.StatusCancelled), "what has begun ends, and is counted")
+
+	w.jobs.change = real
+	mstest.Drain(t, w.worker())
+	v = w.get(v)
+	require.Equal(t, Counts{Matched: n, Changed: n}, v.Counts)
+	require.EqualValues(t, n, w.count(model.StatusCancelled))
+}
+
+func TestAJobThatIsStoppedChangesNothingMore(t *testing.T) {
+	w := newWorld(t)
+	w.send("mail", PageSize+50)
+	v := w.start(&Job{Action: "cancel", Filter: &Filter{Type: "mail"}})
+	real, began := w.jobs.change, make(chan struct{}, PageSize+50)
+	w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
+		began <- struct{}{}
+		<-ctx.Done()
+		return real(ctx, j, life, now)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	c := w.worker()
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	<-began
+	stopped, err := w.jobs.Stop(t.Context(), v.Tenant, v.ID, "a mistake")
+	require.NoError(t, err)
+	require.True(t, stopped.Stopping)
+	task, err := w.p.AwaitTask(t.Context(), producer.Sent{ID: v.TaskID})
+	require.NoError(t, err)
+	require.Equal(t, model.StatusCancelled, task.Status)
+	end()
+	require.NoError(t, <-ended)
+	v = w.get(v)
+	require.Equal(t, v.Changed, w.count(model.StatusCancelled))
+	require.LessOrEqual(t, v.Changed, int64(atOnce))
+	require.EqualValues(t, PageSize+50, v.Matched)
+}
+
+func TestAnErrorOfOneTaskIsKeptAndTheOthersAreChanged(t *testing.T) {
+	w := newWorld(t)
+	w.send("mail", 3)
+	real := w.jobs.change
+	w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
+		if life.ID == "-/mail/00001" {
+			return errors.New("it cannot be read")
+		}
+		return real(ctx, j, life, now)
+	}
+	v := w.start(&Job{Action: "update", Filter: &Filter{Type: "mail"}, Change: &form.Task{Priority: new(9)}})
+	mstest.Drain(t, w.worker())
+	v = w.get(v)
+	require.Equal(t, model.StatusSuccess, v.Status)
+	require.Equal(t, Counts{Matched: 3, Changed: 2}, v.Counts)
+	require.EqualValues(t, 1, v.Failed)
+	require.Equal(t, []TaskError{{"-/mail/00001", "it cannot be read"}}, v.Errors)
+	task, err := w.p.Get(t.Context(), "-/mail/00002")
+	require.NoError(t, err)
+	require.Equal(t, 9, task.Priority)
+}
+
+func TestAJobOfATenantChangesOnlyItsTasks(t *testing.T) {
+	w := newWorld(t)
+	w.send("mail", 1, producer.Tenant("other"))
+	w.send("mail", 1, producer.Tenant("mine"))
+	v := w.start(&Job{Action: "cancel", Filter: &Filter{Tenant: "mine"}})
+	require.Equal(t, "mine/"+TaskType+"/"+v.ID, v.TaskID)
+	_, err := w.p.SendJSON(t.Context(), TaskType, []byte(`{"action":"cancel","filter":{"tenant":"other","created_before":"2100-01-01T00:00:00Z"}}`), producer.Tenant("mine"), producer.Key("forged"))
+	require.NoError(t, err)
+	mstest.Drain(t, w.worker())
+	require.EqualValues(t, 1, w.get(v).Changed)
+	forged, err := w.p.Get(t.Context(), "mine/"+TaskType+"/forged")
+	require.NoError(t, err)
+	require.Equal(t, model.StatusFailure, forged.Status)
+	require.Contains(t, forged.ErrorInfo, "a job of tenant mine changes only its tasks")
+	require.EqualValues(t, 1, w.count(model.StatusWait))
+	jobs, next, err := w.jobs.List(t.Context(), "mine", 10, "")
+	require.NoError(t, err)
+	require.Empty(t, next)
+	require.Len(t, jobs, 2)
+}
+
+// A task that a job has run again, and that has failed again, is not the job's any more.
+func TestAJobRetriesATaskOnce(t *testing.T) {
+	w := newWorld(t)
+	w.send("mail", 2)
+	fail := func(id string) {
+		_, err := w.p.Release(t.Context(), id)
+		require.NoError(t, err)
+		w.Run(id, lifecycle.Failed(failkind.Fatal, "no"))
+	}
+	fail("-/mail/00000")
+	fail("-/mail/00001")
+	v := w.start(&Job{Action: "retry", Filter: &Filter{Type: "mail"}})
+	_, err := w.p.Retry(t.Context(), "-/mail/00000", "")
+	require.NoError(t, err)
+	w.Run("-/mail/00000", lifecycle.Failed(failkind.Fatal, "again")) // by another page of the job, say, before a crash
+	mstest.Drain(t, w.worker())
+	require.Equal(t, Counts{Matched: 1, Changed: 1}, w.get(v).Counts)
+	require.EqualValues(t, 1, w.count(model.StatusFailure))
+	require.EqualValues(t, 1, w.count(model.StatusNew))
+}

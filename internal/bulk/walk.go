@@ -1,0 +1,145 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mscheduler/mscheduler/internal/failure"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// PageSize is how many tasks are named at a time.
+const PageSize = 500
+
+const (
+	// examined is how many tasks the server looks at for a page: where few match, a page may have none.
+	examined = 20_000
+	atOnce   = 16 // tasks that are changed side by side
+
+	maxReasons   = 5 // a reason may name what the task has, and each another thing
+	otherReasons = "for other reasons"
+)
+
+// Counts are what became of the tasks that a filter selects.
+type Counts struct {
+	Matched int64 `json:"matched"`
+	Changed int64 `json:"changed"`
+	Skipped int64 `json:"skipped" doc:"refused: their state had changed meanwhile, or the action is not possible in it"`
+	// Reasons are why, and of how many.
+	Reasons map[string]int64 `json:"reasons,omitempty" doc:"why tasks were skipped, and how many"`
+}
+
+func (c *Counts) skip(err error) {
+	c.Skipped++
+	why := "the task no longer exists"
+	var refused *model.RefusedError
+	if errors.As(err, &refused) {
+		why = refused.Reason
+	}
+	if c.Reasons == nil {
+		c.Reasons = map[string]int64{}
+	}
+	if c.Reasons[why] == 0 && len(c.Reasons) >= maxReasons {
+		why = otherReasons
+	}
+	c.Reasons[why]++
+}
+
+// Walk goes over all tasks that a filter selects, by id: a page of names at a time, however many there are.
+type Walk struct {
+	Store  *store.Store
+	Filter store.Filter
+	Where  store.Where
+	// Do changes one life of a task. In the tasks Generation is that of the task as it was found.
+	Do func(ctx context.Context, life store.Place) error
+	// Failed hears of an error that concerns only this task; nil = such an error ends the walk.
+	Failed func(life store.Place, err error)
+	// Settled hears that everything up to a place was done, after each page and at the end of a walk that
+	// was cut off; nil = nobody does. An error ends the walk.
+	Settled func(ctx context.Context, last store.Place) error
+}
+
+// All changes every task, and counts. What a task refuses does not stop the others; any other error
+// does, when what has begun has ended.
+func (w *Walk) All(ctx context.Context, counts *Counts) error {
+	f := w.Filter
+	for {
+		page, next, err := w.Store.History.LifeNames(ctx, f, w.Where, store.Extent{Limit: PageSize, Examine: examined})
+		if err != nil {
+			return err
+		}
+		done, err := w.page(ctx, page, counts)
+		var settled *store.Place
+		if done > 0 {
+			settled = &page[done-1]
+		}
+		if done == len(page) && next != nil {
+			settled = next
+		}
+		if settled != nil && w.Settled != nil {
+			err = errors.Join(err, w.Settled(ctx, *settled))
+		}
+		if err != nil || next == nil {
+			return err
+		}
+		f.AfterID = next.ID
+		if w.Where != store.InTasks {
+			f.AfterGeneration = next.Generation
+		}
+	}
+}
+
+// page changes tasks side by side, and says how many of them, from the first on, are done.
+func (w *Walk) page(ctx context.Context, page []store.Place, counts *Counts) (done int, err error) {
+	var mu sync.Mutex
+	settled := make([]bool, len(page))
+	workers, going := errgroup.WithContext(ctx)
+	workers.SetLimit(atOnce)
+	for i, life := range page {
+		if going.Err() != nil {
+			break
+		}
+		workers.Go(func() error {
+			if going.Err() != nil { // while it waited for its turn
+				return context.Cause(going)
+			}
+			err := w.Do(ctx, life)
+			var refused *model.RefusedError
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				counts.Changed++
+			case errors.As(err, &refused), errors.Is(err, store.ErrNotFound):
+				counts.skip(err)
+			case w.Failed != nil && ofTask(ctx, err):
+				w.Failed(life, err)
+			default:
+				return err
+			}
+			settled[i] = true
+			return nil
+		})
+	}
+	err = workers.Wait()
+	for done < len(page) && settled[done] {
+		done++
+	}
+	if err == nil && done < len(page) { // nobody has begun the others
+		err = context.Cause(ctx)
+	}
+	return done, err
+}
+
+// ofTask says whether an error concerns the one task: another may not meet it.
+func ofTask(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || store.Denied(err) || errors.Is(err, producer.ErrClosed) {
+		return false
+	}
+	return errors.Is(err, model.ErrInvalid) || store.OfDocument(err) || !failure.OfDatabase(err)
+}

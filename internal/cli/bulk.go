@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/bulk"
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+const bulkHelp = `Inspect and stop bulk jobs, which change many tasks in the background. The commands task cancel,
+retry, update, resolve, release and redeliver start one with a filter and --background.
+
+A job is a task of type mscheduler.bulk. Any worker of mscheduler work or mscheduler serve runs
+it, page by page, and another one goes on where it was if the worker dies. It changes only tasks
+that were created before its start.`
+
+func (a *app) bulkCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "bulk", Short: "Inspect and stop bulk jobs", Long: bulkHelp, Args: noArgs, RunE: group}
+	cmd.AddCommand(a.bulkList(), a.bulkShow(), a.bulkStop())
+	return cmd
+}
+
+// startJob has a job change the tasks of a filter.
+func (r *changing) startJob(ctx context.Context, f store.Filter) error {
+	j := &bulk.Job{Action: r.Name, Filter: bulk.FilterOf(f, r.where), Remark: r.remarkText}
+	if r.job != nil {
+		r.job(j)
+	}
+	v, err := r.c.jobs().Start(ctx, j, "", whoami())
+	if err != nil {
+		return err
+	}
+	return r.result(v, jobName(v)+"\n")
+}
+
+func (c *connection) jobs() *bulk.Jobs { return bulk.New(c.producer, c.admin, c.store) }
+
+// jobName names a job, without the tenant that most have not.
+func jobName(v *bulk.JobState) string {
+	if v.Tenant == model.NoTenant {
+		return v.ID
+	}
+	return v.Tenant + "/" + v.ID
+}
+
+// jobOf reads what jobName made. A key of a job has no slash, unless a client of the API chose one.
+func jobOf(name string) (tenant, id string) {
+	if tenant, id, ok := strings.Cut(name, "/"); ok {
+		return tenant, id
+	}
+	return model.NoTenant, name
+}
+
+func (a *app) bulkList() *cobra.Command {
+	var tenant string
+	var limit int
+	var after string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List jobs, sorted by id", Args: noArgs,
+		Long: "List the jobs of a tenant, sorted by id: the oldest first. Without --tenant they are those that no tenant\nowns: their filters name no tenant, or - for tasks without one.",
+		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
+			if limit < 1 || limit > allPage {
+				return usage("--limit is %d; want 1 to %d", limit, allPage)
+			}
+			jobs, next, err := c.jobs().List(ctx, tenant, limit, after)
+			if err != nil {
+				return err
+			}
+			t := newTable("JOB", "ACTION", "STATUS", "MATCHED", "CHANGED", "SKIPPED", "FAILED", "CREATED", "BY")
+			for _, v := range jobs {
+				t.add(jobName(v), v.Action, jobStatus(v), matchedText(v), fmt.Sprint(v.Changed), fmt.Sprint(v.Skipped), fmt.Sprint(v.Failed), v.Created, v.Creator)
+			}
+			if next != "" && !a.asJSON() {
+				a.say("more jobs follow; for the next page: --after '%s'", next)
+			}
+			return a.resultTable(struct {
+				Jobs []*bulk.JobState `json:"jobs"`
+				Next string           `json:"next,omitempty"`
+			}{jobs, next}, t, "no jobs")
+		}),
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", model.NoTenant, "tenant whose jobs to list")
+	cmd.Flags().IntVar(&limit, "limit", 50, "number of jobs on a page")
+	cmd.Flags().StringVar(&after, "after", "", "list the page that follows this one, as the page before says")
+	return cmd
+}
+
+func (a *app) bulkShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show JOB", Short: "Show what a job does and how far it is", Args: one("the name of a job"),
+		RunE: a.onDatabase(func(ctx context.Context, c *connection, args []string) error {
+			tenant, id := jobOf(args[0])
+			v, err := c.jobs().Get(ctx, tenant, id)
+			if err != nil {
+				return err
+			}
+			return a.printJob(v)
+		}),
+	}
+}
+
+func (a *app) bulkStop() *cobra.Command {
+	var remark string
+	cmd := &cobra.Command{
+		Use: "stop JOB", Short: "Stop a job", Args: one("the name of a job"),
+		Long: "Stop a job within seconds. What it has changed stays as it is.",
+		RunE: a.onDatabase(func(ctx context.Context, c *connection, args []string) error {
+			tenant, id := jobOf(args[0])
+			v, err := c.jobs().Stop(ctx, tenant, id, remark)
+			if err != nil {
+				return err
+			}
+			return a.result(v, jobName(v)+"  "+jobStatus(v)+"\n")
+		}),
+	}
+	cmd.Flags().StringVar(&remark, "remark", "", "the reason, stored with the job")
+	return cmd
+}
+
+func jobStatus(v *bulk.JobState) string {
+	if v.Stopping {
+		return string(v.Status) + ", stopping"
+	}
+	return string(v.Status)
+}
+
+func matchedText(v *bulk.JobState) string {
+	if !v.Counted {
+		return "not counted yet"
+	}
+	return fmt.Sprint(v.Matched)
+}
+
+func (a *app) printJob(v *bulk.JobState) error {
+	var f fields
+	f.add("job", jobName(v))
+	f.add("action", v.Action)
+	f.add("filter", string(v.Filter))
+	f.add("change", string(v.Change))
+	f.add("step", v.Step)
+	f.add("remark", v.Remark)
+	f.add("status", jobStatus(v))
+	f.add("created", v.Created+behindText(" by ", v.Creator))
+	f.add("finished", v.Finished)
+	f.add("matched", matchedText(v))
+	f.add("changed", fmt.Sprint(v.Changed))
+	if v.Skipped > 0 {
+		f.add("skipped", strings.TrimPrefix(strings.Replace(skippedText(&v.Counts), " skipped:", "", 1), ", "))
+	}
+	if v.Failed > 0 {
+		f.add("failed", fmt.Sprint(v.Failed))
+	}
+	for _, e := range v.Errors {
+		f.add("", human.TaskID(e.TaskID)+": "+human.OneLine(e.Error, 200))
+	}
+	f.add("error", human.OneLine(v.ErrorInfo, 200))
+	return a.result(v, f.String())
+}
+
+// behindText joins a lead and a text; it is "" if the text is empty.
+func behindText(lead, text string) string {
+	if text == "" {
+		return ""
+	}
+	return lead + text
+}

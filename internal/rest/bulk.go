@@ -1,0 +1,134 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/bulk"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// JobPath names a bulk job.
+type JobPath struct {
+	Tenant string `path:"tenant" pattern:"^[a-zA-Z0-9._-]{1,100}$" doc:"tenant of the job; - for a job without one"`
+	ID     string `path:"id" maxLength:"400" doc:"id of the job"`
+}
+
+type jobAnswer struct{ Body bulk.JobState }
+
+// startedAnswer is a job that was started, or the count of a dry run.
+type startedAnswer struct {
+	Status   int
+	Location string `header:"Location" doc:"the path of the job that was started"`
+	Body     any
+}
+
+type counted struct {
+	Matched int64 `json:"matched" doc:"how many tasks the job would go over"`
+}
+
+type jobList struct {
+	Body struct {
+		Jobs []*bulk.JobState `json:"jobs"`
+		Next string           `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+	}
+}
+
+const jobAt = "/bulk/{tenant}/{id}"
+
+func (s *API) addBulk() {
+	schemas := s.api.OpenAPI().Components.Schemas
+	content := func(t reflect.Type) map[string]*huma.MediaType {
+		return map[string]*huma.MediaType{"application/json": {Schema: schemas.Schema(t, true, "")}}
+	}
+	add(s, rule{access.Operator, tenantOfBody}, huma.Operation{
+		OperationID: "start-bulk", Method: http.MethodPost, Path: "/bulk", Tags: []string{"bulk"}, Summary: "Change all tasks of a filter, in the background",
+		Description: "Counts the tasks with dry_run. Otherwise starts a job, which a worker runs page by page; another one goes on where it was if the worker dies. " +
+			"A job changes only tasks that were created before its start. A request that is repeated with the same Idempotency-Key finds the job of the first one.",
+		DefaultStatus: http.StatusAccepted,
+		Responses: map[string]*huma.Response{
+			"200": {Description: "The count of a dry run.", Content: content(reflect.TypeFor[counted]())},
+			"202": {Description: "The job.", Content: content(reflect.TypeFor[bulk.JobState]()), Headers: map[string]*huma.Param{"Location": {Schema: &huma.Schema{Type: huma.TypeString}, Description: "the path of the job"}}},
+		},
+	}, s.startBulk)
+	add(s, rule{access.Viewer, tenantOfFilter}, huma.Operation{
+		OperationID: "list-bulk", Method: http.MethodGet, Path: "/bulk", Tags: []string{"bulk"}, Summary: "List the bulk jobs of a tenant, sorted by id",
+		Description: "Without a tenant, those that no tenant owns: their filters name no tenant, or - for tasks without one. Ids that the server chose sort by the time of the start.",
+	}, s.listBulk)
+	add(s, rule{access.Viewer, tenantOfPath}, huma.Operation{
+		OperationID: "get-bulk", Method: http.MethodGet, Path: jobAt, Tags: []string{"bulk"}, Summary: "Get a bulk job: what it does, and how far it is",
+	}, func(ctx context.Context, in *struct{ JobPath }) (*jobAnswer, error) {
+		v, err := s.jobs.Get(ctx, in.Tenant, in.ID)
+		return jobOf(v, err)
+	})
+	add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
+		OperationID: "stop-bulk", Method: http.MethodPost, Path: jobAt + "/stop", Tags: []string{"bulk"}, Summary: "Stop a bulk job",
+		Description: "The job is Cancelled within seconds. What it has changed stays as it is.",
+	}, func(ctx context.Context, in *struct {
+		JobPath
+		Body *body[remarked]
+	}) (*jobAnswer, error) {
+		remark := ""
+		if in.Body != nil {
+			remark = in.Body.form.Remark
+		}
+		v, err := s.jobs.Stop(ctx, in.Tenant, in.ID, remark)
+		return jobOf(v, err)
+	})
+}
+
+func jobOf(v *bulk.JobState, err error) (*jobAnswer, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &jobAnswer{*v}, nil
+}
+
+func (s *API) startBulk(ctx context.Context, in *struct {
+	Idempotent
+	Body body[bulk.Job]
+}) (*startedAnswer, error) {
+	j := in.Body.form
+	if j.Filter == nil {
+		return nil, input.Invalid("body.filter", "is required")
+	}
+	tenant, err := tenantIn(ctx, "body.filter.tenant", j.Filter.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	if tenant != j.Filter.Tenant { // the only one of the token
+		if j.Filter.Empty() {
+			return nil, input.Invalid("body.filter", "says nothing; to select every task of the tenant, name it")
+		}
+		j.Filter.Tenant = tenant
+	}
+	if j.DryRun {
+		n, err := s.jobs.Count(ctx, j)
+		return &startedAnswer{Status: http.StatusOK, Body: counted{n}}, input.Under("body", err)
+	}
+	v, err := s.jobs.Start(ctx, j, in.RequestKey, grantOf(ctx).Name)
+	if err != nil {
+		return nil, input.Under("body", err)
+	}
+	return &startedAnswer{Status: http.StatusAccepted, Location: s.config.Mount + "/api/v1/bulk/" + v.Tenant + "/" + url.PathEscape(v.ID), Body: *v}, nil
+}
+
+func (s *API) listBulk(ctx context.Context, in *struct {
+	Tenant string `query:"tenant" doc:"tenant; - for jobs without one, which is the default for a token without tenants"`
+	Page
+}) (*jobList, error) {
+	tenant, err := tenantIn(ctx, "tenant", in.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	out := &jobList{}
+	out.Body.Jobs, out.Body.Next, err = s.jobs.List(ctx, cmp.Or(tenant, model.NoTenant), in.Limit, in.Token)
+	return out, err
+}

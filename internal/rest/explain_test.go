@@ -1,0 +1,34 @@
+package rest_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/access"
+)
+
+func TestATaskIsExplained(t *testing.T) {
+	w := newWorld(t)
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k", "held": true}`)
+	e := w.ok("GET", "/api/v1/tasks/-/mail/k/explain", "")
+	require.Equal(t, "-/mail/k", e["id"])
+	require.Equal(t, "Wait", e["status"])
+	require.Contains(t, e["summary"], "It is held")
+	require.Contains(t, at(e, "next.0"), "task release")
+}
+
+func TestAnExplanationTellsATenantNothingOfOthers(t *testing.T) {
+	w := guarded(t)
+	all := w.with(access.Admin)
+	all.as("If-None-Match", "*").ok("PUT", "/api/v1/types/mail", `{"max_running": 1}`)
+	for _, body := range []string{`{"type": "mail", "key": "secret", "tenant": "other"}`, `{"type": "mail", "key": "k", "tenant": "mine"}`} {
+		all.ok("POST", "/api/v1/tasks", body)
+	}
+	all.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["mail"], "tenants": ["other"]}`)
+	const path = "/api/v1/tasks/mine/mail/k/explain"
+	mine := w.with(access.Viewer, "mine").do("GET", path, "")
+	require.NotContains(t, mine.text, "secret")
+	require.Contains(t, all.do("GET", path, "").text, "No live worker handles")
+	require.Contains(t, mine.text, "No live worker handles")
+}

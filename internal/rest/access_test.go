@@ -64,7 +64,7 @@ func (w *world) with(role access.Role, tenants ...string) *world {
 // of is the path of an operation on things of a tenant.
 func (o operation) of(tenant string) string {
 	path := strings.NewReplacer("{tenant}", tenant, "{type}", "mail", "{key}", "k", "{id}", "x", "{name}", "nightly", "{run}", "x@2026-01-31T02:30:00Z", "{plan_id}", "p", "{node}", "a", "{scene}", "s", "{group}", "g").Replace(o.path)
-	if o.ID == "watch-tasks" {
+	if o.ID == "watch-events" {
 		path += "?kind=none" // else it would not end; TestEventsOfOtherTenantsAreNotTold is about what it tells
 	}
 	return path

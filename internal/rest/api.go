@@ -63,6 +63,8 @@ type API struct {
 	mux         *http.ServeMux
 	waiting     waiting
 	hub         hub
+	polls       bool // a test says so: as if there were no change streams
+	pollEvery   time.Duration
 	crossOrigin *http.CrossOriginProtection
 	stopping    context.Context // of requests that wait
 	stop        context.CancelFunc
@@ -99,7 +101,8 @@ func New(c Config) (*API, error) {
 	}
 	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), flows: flows, guard: access.New(access.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
 	s.jobs = bulk.New(p, s.admin, st)
-	s.hub = hub{producer: p, log: c.Logger, listeners: map[*listener]bool{}}
+	s.hub = hub{source: s.events, log: c.Logger, listeners: map[*listener]bool{}}
+	s.pollEvery = pollEvery
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.api = humago.New(s.mux, s.description())
 	s.addTasks()

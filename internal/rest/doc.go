@@ -17,5 +17,6 @@
 //	flows*.go streams.go     those of flows and streams
 //	paging.go     pages of lists that are sorted by time or name
 //	waiting.go    fetches that wait for tasks
-//	events.go hub.go   Server-Sent Events; the one subscription that all listeners share
+//	bulk.go explain.go   jobs that change many tasks; why a task is where it is
+//	events.go hub.go watching.go   Server-Sent Events; the one subscription that all listeners share; its source
 package rest

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,9 +14,10 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/follow"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 const (
@@ -27,24 +27,34 @@ const (
 	eventTimeout = 30 * time.Second
 )
 
+// watchable is what clients may watch.
+var watchable = []store.ChangeOf{store.OfTasks, store.OfRuns, store.OfFlows, store.OfWorkers}
+
 func (s *API) addEvents() {
-	stream := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "Server-Sent Events: the name of an event is its kind, its id is a token, and its data is a TaskEvent"}}
+	stream := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "Server-Sent Events: the id of an event is a token. Of tasks, its name is its kind and its data a TaskEvent. " +
+		"Others are named run, flow, worker and worker_gone; their data is the document as it is, or the id of the worker that is gone."}}
 	documentSchema(s.api.OpenAPI().Components.Schemas, reflect.TypeFor[model.TaskEvent](), "id")
 	add(s, rule{access.Viewer, tenantOfFilter}, huma.Operation{
-		OperationID: "watch-tasks", Method: http.MethodGet, Path: "/events", Tags: []string{"tasks"}, Summary: "Watch the events of tasks as they happen",
+		OperationID: "watch-events", Method: http.MethodGet, Path: "/events", Tags: []string{"events"}, Summary: "Watch tasks, runs, flows and workers as they change",
 		Description: "Server-Sent Events. A client that was cut off goes on behind the event that it names in Last-Event-ID. An event `missed` says that some are not known any more: read what you watch again. " +
-			"All listeners of a server share one change stream. A deployment without change streams answers 503.",
+			"All listeners of a server share one change stream. On a deployment without change streams, tasks cannot be watched (503), and the others are polled every two seconds. " +
+			"Workers and streams belong to no tenant: only tokens without tenants watch them.",
 		Responses: map[string]*huma.Response{"200": {Description: "The events, until the client leaves.", Content: map[string]*huma.MediaType{"text/event-stream": stream}}},
 	}, s.watch)
 }
 
-func (s *API) watch(ctx context.Context, in *struct {
-	Tenant string   `query:"tenant" doc:"tenant; - for tasks without one"`
-	Type   []string `query:"type" doc:"any of these types"`
-	Key    string   `query:"key"`
-	Kind   []string `query:"kind" doc:"any of these kinds of events"`
+// Watched selects events.
+type Watched struct {
+	Of     []string `query:"of" enum:"tasks,runs,flows,workers" default:"tasks" doc:"what to watch"`
+	Tenant string   `query:"tenant" doc:"tenant; - for what has none"`
+	Type   []string `query:"type" doc:"of tasks: any of these types"`
+	Key    string   `query:"key" doc:"of tasks: the key"`
+	Kind   []string `query:"kind" doc:"of tasks: any of these kinds of events"`
 	After  string   `header:"Last-Event-ID" doc:"id of the last event that the client got"`
-}) (*huma.StreamResponse, error) {
+}
+
+// wants checks what somebody wants to watch, and says whether an event is that.
+func (in *Watched) wants(ctx context.Context) (func(*happened) bool, error) {
 	tenant, err := tenantIn(ctx, "tenant", in.Tenant)
 	if err != nil {
 		return nil, err
@@ -54,14 +64,49 @@ func (s *API) watch(ctx context.Context, in *struct {
 			return nil, input.Invalid("query.kind", "has %q; want some of %v", kind, codec.EventKinds)
 		}
 	}
-	wants := func(e *model.TaskEvent) bool {
-		return (tenant == "" || tenant == e.Tenant || tenant == model.NoTenant && e.Tenant == "") && (len(in.Type) == 0 || slices.Contains(in.Type, e.Type)) &&
-			(in.Key == "" || in.Key == e.Key) && (len(in.Kind) == 0 || slices.Contains(in.Kind, string(e.Kind)))
+	of := map[store.ChangeOf]bool{}
+	for _, o := range in.Of {
+		if of[store.ChangeOf(o)] = true; !slices.Contains(watchable, store.ChangeOf(o)) {
+			return nil, input.Invalid("query.of", "has %q; want some of %v", o, watchable)
+		}
+	}
+	if of[store.OfWorkers] && tenant != "" {
+		if grantOf(ctx).Tenants != nil {
+			return nil, huma.Error403Forbidden("workers belong to no tenant; the token has tenants")
+		}
+		return nil, input.Invalid("query.tenant", "is %q, but workers belong to no tenant", tenant)
+	}
+	return func(e *happened) bool {
+		switch t := e.task; {
+		case !of[e.of], tenant != "" && e.ownerless:
+			return false
+		case tenant != "" && tenant != e.tenant && (tenant != model.NoTenant || e.tenant != ""):
+			return false
+		case t == nil:
+			return true
+		default:
+			return (len(in.Type) == 0 || slices.Contains(in.Type, t.Type)) && (in.Key == "" || in.Key == t.Key) &&
+				(len(in.Kind) == 0 || slices.Contains(in.Kind, string(t.Kind)))
+		}
+	}, nil
+}
+
+func (s *API) watch(ctx context.Context, in *struct{ Watched }) (*huma.StreamResponse, error) {
+	wants, err := in.wants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	later := http.Header{"Retry-After": {"10"}}
+	if slices.Contains(in.Of, string(store.OfTasks)) {
+		if streams, err := s.hasStreams(ctx); err != nil {
+			return nil, err
+		} else if !streams {
+			return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("tasks cannot be watched: "+follow.ErrNoStreams.Error()), later)
+		}
 	}
 	l, err := s.hub.listen(ctx, in.After, wants)
-	var none *producer.NoStreamError
-	if errors.As(err, &none) {
-		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(none.Error()), http.Header{"Retry-After": {"10"}})
+	if errors.Is(err, follow.ErrNoSeat) {
+		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(err.Error()), later)
 	}
 	if err != nil {
 		return nil, err
@@ -135,9 +180,6 @@ func (s *API) stream(ctx context.Context, w http.ResponseWriter, l *listener, al
 }
 
 // eventText is an event as the stream has it.
-func eventText(e model.TaskEvent) string {
-	id := e.Token
-	e.Token = ""
-	data, _ := json.Marshal(e) // nothing in it refuses that
-	return fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", id, e.Kind, data)
+func eventText(e happened) string {
+	return fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", e.token, e.name, e.data)
 }

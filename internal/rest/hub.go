@@ -8,8 +8,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 const (
@@ -20,68 +20,93 @@ const (
 	behind = 1000
 	// lingering is how long the subscription goes on when nobody listens: clients come back.
 	lingering = time.Minute
-	// closing is how long the end of a subscription may take.
-	closing = 5 * time.Second
 )
+
+// happened is one event, as every listener gets it.
+type happened struct {
+	token     string
+	of        store.ChangeOf
+	name      string           // of the Server-Sent Event
+	tenant    string           // "" = without one
+	ownerless bool             // belongs to no tenant: a worker, a stream
+	task      *model.TaskEvent // of a task
+	data      []byte           // JSON
+}
+
+// source tells what happens, from now on until ctx ends or it is lost. It calls begun once, with the token
+// before the first event.
+type source func(ctx context.Context, begun func(token string), tell func([]happened)) error
 
 // hub shares one subscription of the process among all listeners. It subscribes when the first one comes,
 // and stops some time after the last one has gone.
 type hub struct {
-	producer *producer.Producer
-	log      zerolog.Logger
+	source source
+	log    zerolog.Logger
 
 	begin sync.Mutex // held while somebody subscribes
 
 	mu        sync.Mutex
 	end       context.CancelFunc // of the subscription; nil = there is none
 	listeners map[*listener]bool
-	visits    int               // listeners so far
-	origin    string            // the token before the first of recent
-	recent    []model.TaskEvent // the oldest first
+	visits    int        // listeners so far
+	origin    string     // the token before the first of recent
+	recent    []happened // the oldest first
 }
 
 // listener gets the events that it wants.
 type listener struct {
-	wants   func(*model.TaskEvent) bool
-	at      string               // the token from which on it gets events
-	missed  bool                 // events between those it had and those it gets
-	backlog []model.TaskEvent    // those that it gets first
-	events  chan model.TaskEvent // closed when the listener is sent away
+	wants   func(*happened) bool
+	at      string        // the token from which on it gets events
+	missed  bool          // events between those it had and those it gets
+	backlog []happened    // those that it gets first
+	events  chan happened // closed when the listener is sent away
 }
 
 // listen adds a listener, which gets every event from now on, or every event after the given token. If
 // these are not known, the listener has missed some.
-func (h *hub) listen(ctx context.Context, after string, wants func(*model.TaskEvent) bool) (*listener, error) {
+func (h *hub) listen(ctx context.Context, after string, wants func(*happened) bool) (*listener, error) {
 	h.begin.Lock()
 	defer h.begin.Unlock()
 	if l := h.join(after, wants); l != nil {
 		return l, nil
 	}
-	s, err := h.producer.Subscribe(ctx, producer.EventFilter{})
-	if err != nil {
-		return nil, err
-	}
 	running, end := context.WithCancel(context.Background())
-	h.mu.Lock()
-	h.end, h.origin, h.recent = end, s.Token(), nil
-	h.mu.Unlock()
-	l := h.join(after, wants)
-	go h.run(running, s)
-	return l, nil
+	begun, ended := make(chan string, 1), make(chan error, 1)
+	over := make(chan struct{}) // somebody knows of the subscription, or nobody ever will
+	go func() {
+		err := h.source(running, func(token string) { begun <- token }, h.tell)
+		ended <- err
+		<-over
+		h.lost(running, err)
+	}()
+	defer close(over)
+	select {
+	case token := <-begun:
+		h.mu.Lock()
+		h.end, h.origin, h.recent = end, token, nil
+		h.mu.Unlock()
+		return h.join(after, wants), nil
+	case err := <-ended:
+		end()
+		return nil, err
+	case <-ctx.Done():
+		end()
+		return nil, context.Cause(ctx)
+	}
 }
 
 // join adds a listener to the subscription; nil = there is none.
-func (h *hub) join(after string, wants func(*model.TaskEvent) bool) *listener {
+func (h *hub) join(after string, wants func(*happened) bool) *listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.end == nil {
 		return nil
 	}
-	l := &listener{wants: wants, events: make(chan model.TaskEvent, behind), at: h.origin}
+	l := &listener{wants: wants, events: make(chan happened, behind), at: h.origin}
 	if n := len(h.recent); n > 0 {
-		l.at = h.recent[n-1].Token
+		l.at = h.recent[n-1].token
 	}
-	at := slices.IndexFunc(h.recent, func(e model.TaskEvent) bool { return e.Token == after })
+	at := slices.IndexFunc(h.recent, func(e happened) bool { return e.token == after })
 	switch {
 	case after == "":
 	case at < 0 && after != h.origin:
@@ -124,48 +149,44 @@ func (h *hub) stop() {
 	}
 }
 
-// run hands events over until ctx ends, or the subscription is lost. Then listeners are sent away: they come
-// back with the last event that they got, and learn that they may have missed some.
-func (h *hub) run(ctx context.Context, s *producer.Subscription) {
-	for e, err := range s.All(ctx) {
-		if err != nil {
-			if ctx.Err() == nil {
-				h.log.Warn().Err(err).Msg("the subscription to events was lost")
-			}
-			break
-		}
-		h.tell(e)
+// lost ends a subscription that goes on no more. Listeners are sent away: they come back with the last event
+// that they got, and learn that they may have missed some.
+func (h *hub) lost(running context.Context, err error) {
+	if running.Err() == nil && err != nil {
+		h.log.Warn().Err(err).Msg("the subscription to events was lost")
 	}
 	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.end == nil {
+		return // it never began
+	}
 	h.end()
 	h.end, h.recent = nil, nil
 	for l := range h.listeners {
 		close(l.events)
 		delete(h.listeners, l)
 	}
-	h.mu.Unlock()
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
-	defer cancel()
-	_ = s.Close(stop) // else its seat lapses
 }
 
-// tell hands one event to those who want it. Who is too far behind is sent away.
-func (h *hub) tell(e model.TaskEvent) {
+// tell hands events to those who want them. Who is too far behind is sent away.
+func (h *hub) tell(events []happened) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.recent = append(h.recent, e); len(h.recent) > 2*remembered {
-		h.origin = h.recent[remembered-1].Token
-		h.recent = slices.Clone(h.recent[remembered:])
-	}
-	for l := range h.listeners {
-		if !l.wants(&e) {
-			continue
+	for _, e := range events {
+		if h.recent = append(h.recent, e); len(h.recent) > 2*remembered {
+			h.origin = h.recent[remembered-1].token
+			h.recent = slices.Clone(h.recent[remembered:])
 		}
-		select {
-		case l.events <- e:
-		default:
-			close(l.events)
-			delete(h.listeners, l)
+		for l := range h.listeners {
+			if !l.wants(&e) {
+				continue
+			}
+			select {
+			case l.events <- e:
+			default:
+				close(l.events)
+				delete(h.listeners, l)
+			}
 		}
 	}
 }

@@ -126,6 +126,12 @@ func (s *core) durable(coll *mongo.Collection) *mongo.Collection {
 	return s.db.Collection(coll.Name(), options.Collection().SetReadConcern(readconcern.Majority()))
 }
 
+// durableDatabase is the database as durable shows a collection.
+func (s *core) durableDatabase() *mongo.Database {
+	return s.db.Client().Database(s.db.Name(), options.Database().SetRegistry(codec.Registry()).SetBSONOptions(&options.BSONOptions{}).
+		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()))
+}
+
 func validPrefix(p string) error {
 	if len(p) > 40 {
 		return input.Invalid("prefix", "has %d bytes; at most 40 are allowed", len(p))

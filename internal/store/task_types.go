@@ -24,12 +24,12 @@ var ErrNoType = errors.New("no such task type")
 // List reads all documents of task_types, ordered by code. unread are those that this
 // release cannot read. Index: _id.
 func (s *Types) List(ctx context.Context) (types []*model.TaskType, unread []Unreadable, err error) {
-	return readReadable[*model.TaskType](ctx, s.core, s.types, "reading the task types")
+	return readReadable[*model.TaskType](ctx, s.core, s.types, "reading the task types", bson.D{})
 }
 
 // readReadable reads a small collection, one by one, in the order of the ids.
-func readReadable[T any](ctx context.Context, s *core, coll *mongo.Collection, doing string) (all []T, unread []Unreadable, err error) {
-	err = readEach(ctx, coll, doing, bson.D{}, options.Find().SetSort(fields("_id")), func(doc bson.Raw) bool {
+func readReadable[T any](ctx context.Context, s *core, coll *mongo.Collection, doing string, filter bson.D) (all []T, unread []Unreadable, err error) {
+	err = readEach(ctx, coll, doing, filter, options.Find().SetSort(fields("_id")), func(doc bson.Raw) bool {
 		var x T
 		if err := codec.Decode(doc, &x); err != nil {
 			unread = append(unread, s.complain(coll, doc, err))

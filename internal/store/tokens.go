@@ -79,7 +79,7 @@ func (s *Tokens) ByIDs(ctx context.Context, ids []string) (map[string]*Token, er
 
 // List reads all tokens, ordered by id. unread are those that this release cannot read. Index: _id.
 func (s *Tokens) List(ctx context.Context) (tokens []*Token, unread []Unreadable, err error) {
-	return readReadable[*Token](ctx, s.core, s.tokens, "listing tokens")
+	return readReadable[*Token](ctx, s.core, s.tokens, "listing tokens", bson.D{})
 }
 
 // Exist reports whether there is a token, be it revoked or expired. Index: _id.

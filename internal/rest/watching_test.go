@@ -1,0 +1,148 @@
+package rest_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/rest"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+)
+
+const everything = "?of=tasks,runs,flows,workers"
+
+// until is the next event of that name whose field has that value.
+func (x *watching) until(name, field string, value any) told {
+	x.w.t.Helper()
+	for {
+		e := x.next()
+		require.NotEmpty(x.w.t, e.name, "the stream has ended before %s %s=%v", name, field, value)
+		if e.name == name && e.data[field] == value {
+			return e
+		}
+	}
+}
+
+func (w *world) store() *store.Store {
+	w.t.Helper()
+	st, err := store.Open(store.Config{Database: w.db})
+	require.NoError(w.t, err)
+	return st
+}
+
+// change changes one thing of each kind, of a tenant.
+func (w *world) change(tenant string) {
+	w.t.Helper()
+	w.ok("POST", "/api/v1/periodics", fmt.Sprintf(`{"name": "nightly", "tenant": %q, "cron": "@yearly", "type": "mail"}`, tenant))
+	w.ok("POST", "/api/v1/periodics/"+tenant+"/nightly/trigger", "")
+	w.ok("POST", "/api/v1/flows", fmt.Sprintf(`{"key": "f", "tenant": %q, "nodes": [{"id": "a", "type": "mail"}]}`, tenant))
+}
+
+func TestRunsFlowsAndWorkersAreToldNextToTasksAndInOneOrder(t *testing.T) {
+	w := newWorld(t)
+	x := w.watch(everything, "")
+	st := w.store()
+	require.NoError(t, st.Workers.Heartbeat(t.Context(), store.Worker{ID: "w1", Types: []string{"mail"}, Concurrency: 3}))
+	first := x.until("worker", "id", "w1")
+	require.EqualValues(t, 3, first.data["concurrency"])
+	require.Equal(t, true, first.data["alive"])
+	require.NoError(t, st.Workers.Heartbeat(t.Context(), store.Worker{ID: "w1", Types: []string{"mail"}, Concurrency: 3}))
+	w.change("acme")
+	run := x.until("run", "tenant", "acme")
+	require.Equal(t, "nightly", run.data["rule"])
+	require.Len(t, x.until("flow", "id", "acme/f").data["counts"], 1, "the flow as the list shows it")
+	require.NoError(t, st.Workers.Remove(t.Context(), "w1"))
+	x.until("worker_gone", "id", "w1")
+
+	again := w.watch(everything, first.id)
+	require.NotEqual(t, "worker", again.next().name, "a heartbeat with nothing new is no event")
+	only := w.watch("?of=flows", first.id)
+	require.Equal(t, "flow", only.next().name)
+	w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/events?of=plans", "")
+	w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/events?of=workers&tenant=acme", "")
+}
+
+func TestATokenOfATenantWatchesOnlyItsRunsAndFlows(t *testing.T) {
+	w := guarded(t)
+	all, mine := w.with(access.Admin), w.with(access.Viewer, "mine")
+	everyone := all.watch("?of=flows", "")
+	mine.fails(http.StatusForbidden, "GET", "/api/v1/events?of=workers", "")
+	x := mine.watch("?of=tasks,runs,flows", "")
+	all.change("other")
+	all.ok("POST", "/api/v1/streams/mine/g/nodes", `{"nodes": [{"type": "mail"}]}`)
+	all.change("mine")
+	all.ok("POST", "/api/v1/tasks", `{"type": "last", "key": "k", "tenant": "mine"}`)
+	for seen := map[string]bool{}; ; {
+		e := x.next()
+		require.NotEmpty(t, e.name)
+		require.Equal(t, "mine", e.data["tenant"], e)
+		require.NotEqual(t, "stream", e.data["kind"], "streams belong to no tenant")
+		seen[e.name] = true
+		if e.data["type"] == "last" {
+			require.True(t, seen["run"] && seen["flow"])
+			everyone.until("flow", "kind", "stream")
+			return
+		}
+	}
+}
+
+func TestWithoutChangeStreamsRunsFlowsAndWorkersArePolled(t *testing.T) {
+	w := newWorld(t)
+	w.api.Poll(10 * time.Millisecond)
+	w.fails(http.StatusServiceUnavailable, "GET", "/api/v1/events", "")
+	w.change("before")
+	x := w.watch("?of=runs,flows,workers", "")
+	st := w.store()
+	require.NoError(t, st.Workers.Heartbeat(t.Context(), store.Worker{ID: "w1", Types: []string{"mail"}}))
+	first := x.next()
+	require.Equal(t, "w1", first.data["id"], "what was there before is no event")
+	w.change("acme")
+	x.until("run", "tenant", "acme")
+	x.until("flow", "id", "acme/f")
+	require.NoError(t, st.Workers.Remove(t.Context(), "w1"))
+	x.until("worker_gone", "id", "w1")
+	require.Equal(t, "acme", w.watch("?of=runs,flows,workers", first.id).next().data["tenant"])
+}
+
+// However many watch everything, the process has one change stream, and reads what has changed once.
+func TestManyListenersOfEverythingShareOneStreamAndItsReads(t *testing.T) {
+	var streams, reads atomic.Int64
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			switch {
+			case e.CommandName == "aggregate" && strings.Contains(e.Command.Lookup("pipeline").String(), "$changeStream"):
+				streams.Add(1)
+			case e.CommandName == "find" && e.Command.Lookup("find").StringValue() == "workers":
+				reads.Add(1)
+			}
+		},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	w := newWorld(t, func(c *rest.Config) { c.Database = client.Database(c.Database.Name()) })
+	listeners := make([]*watching, 300)
+	for i := range listeners {
+		listeners[i] = w.watch(everything, "")
+	}
+	st := w.store()
+	const changes = 5
+	for i := range changes {
+		require.NoError(t, st.Workers.Heartbeat(t.Context(), store.Worker{ID: fmt.Sprint("w", i), Types: []string{"mail"}}))
+	}
+	for _, l := range listeners {
+		l.until("worker", "id", fmt.Sprint("w", changes-1))
+	}
+	require.EqualValues(t, 1, streams.Load())
+	require.LessOrEqual(t, reads.Load(), int64(2*changes), "a heartbeat of a new worker is two writes")
+}

@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 	"consumer":             {"core", "internal/workerevent", "internal/store", "internal/fetchplan", "internal/finish", "internal/tasktypes", "internal/claim", "internal/control", "internal/decision", "internal/health", "internal/lapse", "internal/lease", "internal/limits", "internal/outcome", "internal/presence", "internal/stream", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
 	"internal/workerevent": {},
 	"internal/census":      {"core", "internal/store"},
+	"internal/stats":       {"core", "internal/census", "internal/store"},
 	"internal/probe":       {"internal/store"},
 	"internal/calendar":    {},
 	"internal/rulespec":    {"core", "internal/calendar", "internal/httptarget", "internal/secret", "internal/tickplan"},
@@ -86,7 +87,7 @@ var mayImport = map[string][]string{
 		"internal/bench", "internal/builtin", "internal/bulk", "internal/calendar", "internal/demo", "internal/embedded", "internal/facts", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/probe", "internal/rulechange", "internal/secret", "internal/taskchange", "internal/upkeep", "internal/view", "metrics", "server",
 	},
 	"cmd/mscheduler": {"internal/cli"},
-	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/builtin", "internal/bulk", "internal/facts", "internal/failure", "internal/follow", "internal/form", "internal/probe", "internal/rulechange", "internal/secret", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
+	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/builtin", "internal/bulk", "internal/census", "internal/facts", "internal/failure", "internal/follow", "internal/form", "internal/probe", "internal/rulechange", "internal/secret", "internal/stats", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
 	"server":         {"internal/rest"},
 	"metrics":        {"core", "internal/census", "internal/store"},
 

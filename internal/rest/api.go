@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/bulk"
+	"github.com/mscheduler/mscheduler/internal/census"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/probe"
 	"github.com/mscheduler/mscheduler/internal/secret"
@@ -60,6 +61,7 @@ type API struct {
 	guard       *access.Guard
 	api         huma.API
 	jobs        *bulk.Jobs
+	census      *census.Taker
 	mux         *http.ServeMux
 	waiting     waiting
 	hub         hub
@@ -100,7 +102,7 @@ func New(c Config) (*API, error) {
 		return nil, err
 	}
 	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), flows: flows, guard: access.New(access.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
-	s.jobs = bulk.New(p, s.admin, st)
+	s.jobs, s.census = bulk.New(p, s.admin, st), census.New(st)
 	s.hub = hub{source: s.events, log: c.Logger, listeners: map[*listener]bool{}}
 	s.pollEvery = pollEvery
 	s.stopping, s.stop = context.WithCancel(context.Background())
@@ -109,6 +111,7 @@ func New(c Config) (*API, error) {
 	s.addSends()
 	s.addChanges()
 	s.addExplain()
+	s.addStats()
 	s.addBulk()
 	s.addTypes()
 	s.addFlows()

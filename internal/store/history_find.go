@@ -269,10 +269,15 @@ func (s *History) StatusCounts(ctx context.Context, where Where) (map[string]map
 	return out, nil
 }
 
-func addCounts(ctx context.Context, coll *mongo.Collection, to map[string]map[model.Status]int64) error {
-	cur, err := coll.Aggregate(ctx, mongo.Pipeline{{d("$group", bson.D{
+// addCounts counts what the stages before leave of a collection.
+func addCounts(ctx context.Context, coll *mongo.Collection, to map[string]map[model.Status]int64, before ...bson.E) error {
+	var stages mongo.Pipeline
+	for _, stage := range before {
+		stages = append(stages, bson.D{stage})
+	}
+	cur, err := coll.Aggregate(ctx, append(stages, bson.D{d("$group", bson.D{
 		d("_id", bson.D{d("type", "$type"), d("status", "$status")}), d("n", bson.D{d("$sum", 1)}),
-	})}})
+	})}))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,30 @@
+package stats
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestQuantilesAndRatesOfWhatHasEnded(t *testing.T) {
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	tasks := map[string]*model.Task{}
+	for i := range 100 {
+		claimed := now.Add(-time.Minute)
+		tasks[string(rune('a'+i))] = &model.Task{
+			Type: "mail", Tenant: "acme", Status: model.StatusSuccess, StartTime: claimed.Add(-time.Second), FinishedAt: now.Add(-time.Second),
+			WorkerStates: []model.WorkerState{{ClaimedAt: claimed, SuccessTime: claimed.Add(time.Duration(i) * time.Millisecond)}},
+		}
+	}
+	tasks["old"] = &model.Task{Type: "mail", Tenant: "acme", Status: model.StatusFailure, FinishedAt: now.Add(-time.Hour)}
+	tasks["other"] = &model.Task{Type: "mail", Status: model.StatusFailure, FinishedAt: now.Add(-time.Second)}
+	got := summary(tasks, Query{Tenant: "acme"}, now.Add(-50*time.Second), now, true)
+	require.EqualValues(t, 100, got.Count)
+	require.InDelta(t, 2, got.PerSecond, 0.001)
+	require.Equal(t, TypeEnded{Count: 100, Statuses: map[model.Status]int64{model.StatusSuccess: 100}, Late: Spread{1000, 1000, 1000}, Took: Spread{49, 94, 99}}, got.Types["mail"])
+	require.EqualValues(t, 1, summary(tasks, Query{Tenant: model.NoTenant}, now.Add(-time.Minute), now, true).Count)
+	require.Equal(t, []time.Duration{7 * 24 * time.Hour, 24 * time.Hour, time.Hour}, retentions([]*model.TaskType{{}, {Options: model.Options{Retention: time.Hour}}, {Options: model.Options{Retention: time.Hour}}}))
+}

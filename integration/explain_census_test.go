@@ -8,7 +8,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
-// A census walks each key that it counts once, and besides them a few for each type: no count scans a
+// A census walks the keys that it counts, and besides them a few for each type: no count scans a
 // collection or sorts.
 func TestACensusReadsIndexesOnly(t *testing.T) {
 	onEnginesAtFullSize(t, func(t *testing.T, e Engine) {
@@ -29,6 +29,8 @@ func TestACensusReadsIndexesOnly(t *testing.T) {
 		require.EqualValues(t, n, types["hot"].Delayed)
 		require.EqualValues(t, n, types["hot"].Running)
 		require.EqualValues(t, n, types["other"].Due.N)
-		counts.within(t, 4*n+100, 4*n+10)
+		// MongoDB skips what is due later behind each audience and priority. A server that does not looks
+		// at all keys of a type in both counts.
+		counts.within(t, 6*n+100, 6*n+10)
 	})
 }

@@ -165,6 +165,64 @@ func TestWhatAWorkerDoesIsMeasured(t *testing.T) {
 	require.GreaterOrEqual(t, after["fetches_total"], now["fetches_total"], "a counter never falls")
 }
 
+func TestLeasesAreMeasured(t *testing.T) {
+	db := testdb.New(t)
+	p, m := newProducer(t, db), ofProcess(t, db)
+	// Somebody fetches a task and dies.
+	_, err := producer.Send(t.Context(), p, goodType, model.None{})
+	require.NoError(t, err)
+	got, err := pull.New(p).Fetch(t.Context(), pull.FetchRequest{WorkerID: "dead", Types: []string{"good"}, Lease: time.Second})
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+
+	c, err := consumer.New(consumer.Config{Database: db, PollInterval: 100 * time.Millisecond, NoStream: true})
+	require.NoError(t, err)
+	handles, finish := make(chan string, 1), make(chan struct{})
+	require.NoError(t, consumer.Handle(c, goodType, func(context.Context, *consumer.Task[model.None]) (model.None, error) {
+		return model.None{}, nil
+	}))
+	require.NoError(t, consumer.Handle(c, badType, func(_ context.Context, x *consumer.Task[model.None]) (model.None, error) {
+		handles <- x.Handle
+		<-finish // whatever its context says
+		return model.None{}, nil
+	}))
+	runs(t, c.Run)
+	reaches(t, m, "takeovers_total", 1)
+	reaches(t, m, "lease_scans_total", 1)
+	reaches(t, m, "polls_total", 1)
+
+	_, err = producer.Send(t.Context(), p, badType, model.None{}, producer.Lease(100*time.Millisecond, time.Second))
+	require.NoError(t, err)
+	handle := <-handles
+	reaches(t, m, "ping_batches_total", 1)
+	_, err = p.Fail(t.Context(), handle, "ended from outside", producer.Failure{Fatal: true})
+	require.NoError(t, err)
+	reaches(t, m, "leases_lost_total", 1)
+	close(finish)
+	reaches(t, m, "fenced_ends_total", 1)
+}
+
+func TestAnOutageIsMeasured(t *testing.T) {
+	db := testdb.New(t)
+	proxy := testdb.Behind(t)
+	client, err := mongo.Connect(options.Client().ApplyURI(proxy.URI()).SetServerSelectionTimeout(50 * time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	c, err := consumer.New(consumer.Config{Database: client.Database(db.Name()), PollInterval: 100 * time.Millisecond, NoStream: true})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Handle(c, goodType, func(context.Context, *consumer.Task[model.None]) (model.None, error) {
+		return model.None{}, nil
+	}))
+	m := ofProcess(t, client.Database(db.Name()))
+	stop := runs(t, c.Run)
+	reaches(t, m, "polls_total", 1)
+	proxy.Cut()
+	reaches(t, m, "process_outages", 1)
+	proxy.Mend()
+	require.Eventually(t, func() bool { return scrape(t, m)["process_outages"] == 0 }, 30*time.Second, 5*time.Millisecond)
+	stop()
+}
+
 func TestWhatIsPulledIsMeasured(t *testing.T) {
 	db := testdb.New(t)
 	p := newProducer(t, db)

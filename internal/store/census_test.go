@@ -6,12 +6,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/measure"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
+	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
 func send(t *testing.T, s *store.Store, typ, key string, due time.Time) *model.Task {
@@ -73,6 +76,79 @@ func TestACensusCountsTasksByTypeAndState(t *testing.T) {
 	kept, err = s.ReadCensus(ctx)
 	require.NoError(t, err)
 	require.Zero(t, kept.Seats, "an older census does not replace a newer one")
+}
+
+func TestACensusCountsWhatWaitsForUpkeepAndPlanners(t *testing.T) {
+	s, ctx := permitted(t), t.Context()
+	now := s.Clock.Now()
+	before := func(d time.Duration) time.Time { return now.Add(-d).Truncate(time.Millisecond) }
+	task := func(key string, change func(*model.Task)) *model.Task {
+		t := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: key}, now)
+		t.DueAt, t.Status = time.Time{}, model.StatusSuccess
+		change(t)
+		return t
+	}
+	_, err := s.Tasks.Insert(ctx, []*model.Task{
+		task("outbox", func(t *model.Task) { t.OutboxAt = before(time.Minute) }),
+		task("older", func(t *model.Task) { t.OutboxAt = before(time.Hour) }),
+		task("archive", func(t *model.Task) { t.ArchiveAt = before(2 * time.Hour) }),
+		task("not yet", func(t *model.Task) { t.ArchiveAt = now.Add(time.Hour) }),
+		task("lapsed", func(t *model.Task) { t.Status, t.LapseAt = model.StatusExecuting, before(time.Minute) }),
+		task("lapsed now", func(t *model.Task) { t.Status, t.LapseAt = model.StatusExecuting, before(time.Second) }),
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.Rules.Insert(ctx, &schedule.Rule{ID: "late", Name: "late", Living: "-/late", NextFireAt: before(3 * time.Minute), PlannedAt: before(time.Minute)}))
+	require.NoError(t, s.Rules.Insert(ctx, &schedule.Rule{ID: "offline", Name: "offline", Living: "-/offline"}))
+	_, err = s.Plans.Insert(ctx, []*repeat.Plan{{ID: "-/a", Status: repeat.StatusError}, {ID: "-/b", Status: repeat.StatusRunning}})
+	require.NoError(t, err)
+	seat, err := s.Seats.Acquire(ctx, []string{"t"}, "holder")
+	require.NoError(t, err)
+	require.NotNil(t, seat)
+	require.NoError(t, s.Control.Pause(ctx, true, nil))
+
+	c, err := s.TakeCensus(ctx, store.Census{})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, c.Outbox.N)
+	require.Equal(t, before(time.Hour), c.Outbox.Oldest.UTC())
+	require.EqualValues(t, 1, c.Archive.N)
+	require.Equal(t, before(2*time.Hour), c.Archive.Oldest.UTC())
+	require.EqualValues(t, 1, c.Lapsed.N, "a worker has some seconds")
+	require.EqualValues(t, 1, c.Rules.N)
+	require.Equal(t, before(3*time.Minute), c.Rules.Oldest.UTC())
+	require.EqualValues(t, 1, c.PlansError.N)
+	require.EqualValues(t, 1, c.PlansRunning.N)
+	require.EqualValues(t, 1, c.Planned[0].Backlog.N)
+	require.Equal(t, "periodic", c.Planned[0].Kind)
+	require.Equal(t, 1, c.Seats)
+	require.True(t, c.PausedAll)
+}
+
+func TestACountThatTakesTooLongHasTheNumberOfTheCensusBefore(t *testing.T) {
+	a := newAnswered(t)
+	require.NoError(t, a.Ready(t.Context()))
+	require.NoError(t, a.ReadClock(t.Context()))
+	send(t, a.Store, "t", "k", a.Clock.Now().Add(-time.Second))
+	first, err := a.TakeCensus(t.Context(), store.Census{})
+	require.NoError(t, err)
+	require.True(t, first.Complete)
+	require.EqualValues(t, 1, first.Types[0].Due.N)
+	send(t, a.Store, "t", "another", a.Clock.Now().Add(-time.Second))
+	slow := true
+	a.rewrite(nil, func(command string, answer bson.D) bson.D {
+		if command != "aggregate" || !slow {
+			return answer
+		}
+		slow = false // the first count, of due tasks
+		return bson.D{field("ok", 0.0), field("code", number(50)), field("codeName", "MaxTimeMSExpired"), field("errmsg", "operation exceeded time limit")}
+	})
+	second, err := a.TakeCensus(t.Context(), first)
+	require.NoError(t, err)
+	require.False(t, second.Complete)
+	require.EqualValues(t, 1, second.Types[0].Due.N)
+	third, err := a.TakeCensus(t.Context(), second)
+	require.NoError(t, err)
+	require.True(t, third.Complete)
+	require.EqualValues(t, 2, third.Types[0].Due.N)
 }
 
 func TestTypesKeepTheirPlaceAndTheRestIsOther(t *testing.T) {

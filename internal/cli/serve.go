@@ -20,7 +20,9 @@ plans, in the foreground. --no-worker and --no-engines leave these to other proc
 
 The API is under /api/v1 and describes itself at /api/v1/openapi.json. Requests need a token
 (mscheduler token create). Until the first token exists, serve binds to loopback addresses only,
-and everybody on this machine may do everything. /livez and /readyz answer without a token. --metrics-bind shows metrics at another address.
+and everybody on this machine may do everything. /livez and /readyz answer without a token.
+
+--metrics-bind shows metrics at an address of their own.
 
 Asynchronous HTTP targets of periodic rules complete their runs at /api/v1/callbacks/{token}.
 --completion-url is the address that they call. It is required where --bind is every address of

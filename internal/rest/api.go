@@ -127,6 +127,8 @@ func New(c Config) (*API, error) {
 	s.addPlanCommands()
 	s.addDescription()
 	probe.Add(s.mux, st, c.Logger)
+	s.addPage()
+	s.addExamples()
 	s.mux.HandleFunc("/", s.nowhere)
 	s.mux.Handle(periodic.CompletionPath, periodic.CompletionHandler(p)) // its token is the right to call it
 	return s, nil

@@ -17,6 +17,7 @@
 //	flows*.go streams.go     those of flows and streams
 //	paging.go     pages of lists that are sorted by time or name
 //	waiting.go    fetches that wait for tasks
-//	bulk.go explain.go   jobs that change many tasks; why a task is where it is
+//	bulk.go explain.go stats.go   jobs that change many tasks; why a task is where it is; what waits and what has ended
+//	page.go page/ examples.go   the page on which people try the API; examples of bodies
 //	events.go hub.go watching.go   Server-Sent Events; the one subscription that all listeners share; its source
 package rest

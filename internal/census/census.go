@@ -18,8 +18,11 @@ import (
 )
 
 const (
-	// Every is how old the numbers are at most, where somebody asks as often.
+	// Every is how old the numbers are at most, where somebody asks as often, and to count is quick.
 	Every = 15 * time.Second
+	// restFactor is how many times longer the fleet rests than it counts. Where queues are long, a census
+	// takes seconds, and the database works for it.
+	restFactor = 20
 	// patience bounds one census. It is shorter than Prometheus waits for a scrape.
 	patience = 8 * time.Second
 
@@ -57,7 +60,9 @@ func (t *Taker) Now(ctx context.Context) (store.Census, time.Time, error) {
 	return last, t.store.Clock.Now(), err
 }
 
-func (t *Taker) fresh(c store.Census) bool { return t.store.Clock.Now().Sub(c.At) < Every }
+func (t *Taker) fresh(c store.Census) bool {
+	return t.store.Clock.Now().Sub(c.At) < max(Every, restFactor*c.Took)
+}
 
 // take counts if it is this process's turn; otherwise last is what there is.
 func (t *Taker) take(ctx context.Context, last store.Census) (store.Census, error) {

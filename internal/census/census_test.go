@@ -43,6 +43,17 @@ func TestOneProcessCountsForAll(t *testing.T) {
 	wg.Wait()
 }
 
+func TestWhatTakesLongIsCountedLessOften(t *testing.T) {
+	taker := fleet(t, 1)[0]
+	first, _, err := taker.Now(t.Context())
+	require.NoError(t, err)
+	first.Took = 2 * time.Second
+	taker.store.Clock.Skip(restFactor*first.Took - time.Second)
+	require.True(t, taker.fresh(first))
+	taker.store.Clock.Skip(2 * time.Second)
+	require.False(t, taker.fresh(first))
+}
+
 func TestWhileOneCountsTheOthersHaveItsLastNumbers(t *testing.T) {
 	takers := fleet(t, 2)
 	first, _, err := takers[0].Now(t.Context())

@@ -87,7 +87,7 @@ var mayImport = map[string][]string{
 		"internal/bench", "internal/builtin", "internal/bulk", "internal/calendar", "internal/demo", "internal/embedded", "internal/facts", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/probe", "internal/rulechange", "internal/secret", "internal/taskchange", "internal/upkeep", "internal/view", "metrics", "server",
 	},
 	"cmd/mscheduler": {"internal/cli"},
-	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/builtin", "internal/bulk", "internal/census", "internal/facts", "internal/failure", "internal/follow", "internal/form", "internal/probe", "internal/rulechange", "internal/secret", "internal/stats", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
+	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/builtin", "internal/bulk", "internal/census", "internal/command", "internal/facts", "internal/failure", "internal/follow", "internal/form", "internal/probe", "internal/rulechange", "internal/secret", "internal/stats", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
 	"server":         {"internal/rest"},
 	"metrics":        {"core", "internal/census", "internal/store"},
 

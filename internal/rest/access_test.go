@@ -199,9 +199,12 @@ func (w *world) handle(op operation, all *world) {
 	all.ok("POST", "/api/v1/tasks", fmt.Sprintf(`{"type": "held", "key": %q, "tenant": "other"}`, op.ID))
 	tasks := all.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["held"], "tenants": ["other"]}`)
 	handle := at(tasks, "tasks.0.handle").(string)
-	if op.ID == "ping" {
+	switch op.ID {
+	case "end-many":
+		require.Equal(w.t, true, at(w.ok("POST", op.path, fmt.Sprintf(`{"complete": [{"handle": %q}]}`, handle)), "complete.0.lost"))
+	case "ping":
 		require.Equal(w.t, true, at(w.ok("POST", op.path, fmt.Sprintf(`{"handles": [%q]}`, handle)), "executions.0.lost"))
-	} else {
+	default:
 		require.Equal(w.t, "not found", w.fails(http.StatusNotFound, op.method, op.path, fmt.Sprintf(`{"handle": %q}`, handle))[""])
 	}
 	all.ok("POST", "/api/v1/pull/complete", fmt.Sprintf(`{"handle": %q}`, handle))

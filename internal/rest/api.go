@@ -17,6 +17,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/census"
+	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/probe"
 	"github.com/mscheduler/mscheduler/internal/secret"
@@ -54,6 +55,7 @@ type API struct {
 	producer    *producer.Producer
 	admin       *admin.Admin
 	puller      *pull.Puller
+	room        *command.Room
 	rules       *periodic.Periodic
 	plans       *plan.Plans
 	secrets     *secret.Box // nil = none
@@ -101,7 +103,7 @@ func New(c Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), flows: flows, guard: access.New(access.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
+	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), room: command.Of(p), flows: flows, guard: access.New(access.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
 	s.jobs, s.census = bulk.New(p, s.admin, st), census.New(st)
 	s.hub = hub{source: s.events, log: c.Logger, listeners: map[*listener]bool{}}
 	s.pollEvery = pollEvery

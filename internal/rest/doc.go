@@ -12,7 +12,7 @@
 //	body.go schema.go        what is read and written, with their schemas
 //	problem.go    errors
 //	description.go   the description of the API itself
-//	tasks.go tasksend.go taskchange.go types.go workers.go pull.go   the operations
+//	tasks.go tasksend.go taskchange.go types.go workers.go pull*.go   the operations
 //	periodics.go periodiccommands.go periodicpreviews.go runs.go plans.go plancommands.go   those of rules and plans
 //	flows*.go streams.go     those of flows and streams
 //	paging.go     pages of lists that are sorted by time or name

@@ -34,6 +34,9 @@ var examples = map[string]string{
 	"PingsInput":       `{"handles": ["` + handleExample + `"]}`,
 	"CompletingInput":  `{"handle": "` + handleExample + `", "result": {"sent": true}}`,
 	"FailingInput":     `{"handle": "` + handleExample + `", "reason": "the server is away", "retry_after": "1m"}`,
+	"EndsInput":        `{"complete": [{"handle": "` + handleExample + `", "result": {"sent": true}}], "fail": [{"handle": "` + handleExample + `", "reason": "the server is away"}]}`,
+	"KeepingInput":     `{"handle": "` + handleExample + `", "percent": 40, "message": "2 of 5 pages", "checkpoint": {"page": 2}}`,
+	"ParkingInput":     `{"handle": "` + handleExample + `", "for": "24h"}`,
 	"ReturningInput":   `{"handle": "` + handleExample + `", "reason": "the worker stops"}`,
 }
 

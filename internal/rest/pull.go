@@ -15,8 +15,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/view"
-	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 	"github.com/mscheduler/mscheduler/pull"
 )
 
@@ -37,7 +35,7 @@ const maxWait = 50 * time.Second
 
 // fetched is a claimed execution.
 type fetched struct {
-	Handle         string          `json:"handle" doc:"names the execution in ping, complete, fail and give-back"`
+	Handle         string          `json:"handle" doc:"names the execution in all other operations"`
 	ID             string          `json:"id"`
 	Type           string          `json:"type"`
 	Key            string          `json:"key"`
@@ -77,24 +75,6 @@ type pings struct {
 	Handles []string `json:"handles,omitzero" doc:"of the fetches, 1 to 1,000"`
 }
 
-type completing struct {
-	Handle     string     `json:"handle,omitzero" doc:"of the fetch"`
-	Result     form.Value `json:"result,omitzero" doc:"any JSON value"`
-	NoCallback bool       `json:"no_callback,omitzero" doc:"send no callback for this success"`
-}
-
-type failing struct {
-	Handle     string         `json:"handle,omitzero" doc:"of the fetch"`
-	Reason     string         `json:"reason,omitzero" doc:"the error's text"`
-	Fatal      bool           `json:"fatal,omitzero" doc:"no retry can help"`
-	RetryAfter *form.Duration `json:"retry_after,omitzero" doc:"when to retry, in place of the task's own delay"`
-}
-
-type returning struct {
-	Handle string `json:"handle,omitzero" doc:"of the fetch"`
-	Reason string `json:"reason,omitzero" doc:"why the worker gives the task back"`
-}
-
 func (s *API) addPull() {
 	op := func(verb, summary, more string) huma.Operation {
 		return huma.Operation{OperationID: verb, Method: http.MethodPost, Path: "/pull/" + verb, Tags: []string{"pull"}, Summary: summary, Description: more}
@@ -103,48 +83,8 @@ func (s *API) addPull() {
 	add(s, rule{access.Worker, tenantOfBody}, op("fetch", "Fetch due tasks for a worker",
 		"Each task is held until its lease ends. A worker pings it before, and ends it with complete, fail or give-back."), s.fetch)
 	add(s, work, op("ping", "Extend the leases of executions", ""), s.ping)
-	add(s, work, op("complete", "End an execution as a success", "A repeated request of the execution that ended the task answers in the same way."), func(ctx context.Context, in *struct{ Body body[completing] }) (*taskAnswer, error) {
-		f := in.Body.form
-		var opts []producer.CompleteOption
-		if f.NoCallback {
-			opts = append(opts, producer.WithoutCallback)
-		}
-		var result any
-		if len(f.Result) > 0 {
-			result = json.RawMessage(f.Result)
-		}
-		return s.ended(ctx, f.Handle, func() (*model.Task, error) { return s.puller.Complete(ctx, f.Handle, result, opts...) })
-	})
-	add(s, work, op("fail", "End an execution as an error", "The task is retried, or ends, as its options say."), func(ctx context.Context, in *struct{ Body body[failing] }) (*taskAnswer, error) {
-		f := in.Body.form
-		after := time.Duration(0)
-		if f.RetryAfter != nil {
-			after = time.Duration(*f.RetryAfter)
-		}
-		return s.ended(ctx, f.Handle, func() (*model.Task, error) {
-			return s.puller.Fail(ctx, f.Handle, f.Reason, producer.Failure{Fatal: f.Fatal, RetryAfter: after})
-		})
-	})
-	add(s, work, op("give-back", "Give a task back without using a retry", "The task is due again at once."), func(ctx context.Context, in *struct{ Body body[returning] }) (*taskAnswer, error) {
-		f := in.Body.form
-		return s.ended(ctx, f.Handle, func() (*model.Task, error) { return s.puller.GiveBack(ctx, f.Handle, f.Reason) })
-	})
-}
-
-// ended ends an execution of a task that the token sees.
-func (s *API) ended(ctx context.Context, handle string, end func() (*model.Task, error)) (*taskAnswer, error) {
-	h, err := input.ParseHandle(handle)
-	if err != nil {
-		return nil, input.Under("body", err)
-	}
-	if !ofTenant(ctx, h.TaskID) {
-		return nil, huma.Error404NotFound("not found")
-	}
-	t, err := end()
-	if err != nil {
-		return nil, err
-	}
-	return answerTask(t)
+	s.addEnds(op)
+	s.addKeeps(op)
 }
 
 func (s *API) ping(ctx context.Context, in *struct{ Body body[pings] }) (*pingAnswer, error) {

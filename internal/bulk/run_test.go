@@ -154,13 +154,13 @@ func TestAWorkerThatStopsLeavesTheRestOfAJobToAnother(t *testing.T) {
 	first := w.worker(func(c *consumer.Config) { c.ShutdownTimeout = -1 })
 	ctx, stop := context.WithCancel(t.Context())
 	var seen atomic.Int64
-	real := w.jobs.change
+	genuine := w.jobs.change
 	w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
 		if seen.Add(1) >= PageSize/2 {
 			stop()
 			<-ctx.Done()
 		}
-		return real(ctx, j, life, now)
+		return genuine(ctx, j, life, now)
 	}
 	require.NoError(t, first.Run(ctx))
 	half := w.get(v)
@@ -169,7 +169,7 @@ func TestAWorkerThatStopsLeavesTheRestOfAJobToAnother(t *testing.T) {
 	require.Less(t, half.Changed, int64(n))
 	require.Equal(t, half.Changed, w.count(model.StatusCancelled), "what has begun ends, and is counted")
 
-	w.jobs.change = real
+	w.jobs.change = genuine
 	mstest.Drain(t, w.worker())
 	v = w.get(v)
 	require.Equal(t, Counts{Matched: n, Changed: n}, v.Counts)
@@ -180,11 +180,11 @@ func TestAJobThatIsStoppedChangesNothingMore(t *testing.T) {
 	w := newWorld(t)
 	w.send("mail", PageSize+50)
 	v := w.start(&Job{Action: "cancel", Filter: &Filter{Type: "mail"}})
-	real, began := w.jobs.change, make(chan struct{}, PageSize+50)
+	genuine, began := w.jobs.change, make(chan struct{}, PageSize+50)
 	w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
 		began <- struct{}{}
 		<-ctx.Done()
-		return real(ctx, j, life, now)
+		return genuine(ctx, j, life, now)
 	}
 	ctx, end := context.WithCancel(t.Context())
 	c := w.worker()
@@ -208,12 +208,12 @@ func TestAJobThatIsStoppedChangesNothingMore(t *testing.T) {
 func TestAnErrorOfOneTaskIsKeptAndTheOthersAreChanged(t *testing.T) {
 	w := newWorld(t)
 	w.send("mail", 3)
-	real := w.jobs.change
+	genuine := w.jobs.change
 	w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
 		if life.ID == "-/mail/00001" {
 			return errors.New("it cannot be read")
 		}
-		return real(ctx, j, life, now)
+		return genuine(ctx, j, life, now)
 	}
 	v := w.start(&Job{Action: "update", Filter: &Filter{Type: "mail"}, Change: &form.Task{Priority: new(9)}})
 	mstest.Drain(t, w.worker())

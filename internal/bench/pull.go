@@ -115,7 +115,7 @@ func (r *run) pull(ctx context.Context, n, most int) (err error) {
 	return err
 }
 
-// puller is a worker that fetches over HTTP.
+// puller is a worker that fetches over HTTP, and ends what it fetched with one request.
 type puller struct {
 	client    *http.Client
 	url, name string
@@ -133,17 +133,29 @@ func (w *puller) run(ctx context.Context, ended func(int)) error {
 		if err != nil {
 			return err
 		}
-		for _, t := range got.Tasks {
-			if err := w.call(ctx, "complete", map[string]any{"handle": t.Handle}, nil); err != nil {
-				return err
-			}
-			ended(1)
+		if len(got.Tasks) == 0 {
+			continue
 		}
+		var out struct {
+			Complete []struct {
+				Lost  bool   `json:"lost"`
+				Error string `json:"error"`
+			} `json:"complete"`
+		}
+		if err := w.call(ctx, "ends", map[string]any{"complete": got.Tasks}, &out); err != nil {
+			return err
+		}
+		for _, e := range out.Complete {
+			if e.Lost || e.Error != "" {
+				return fmt.Errorf("an execution could not be completed; lost: %v, error: %q", e.Lost, e.Error)
+			}
+		}
+		ended(len(got.Tasks))
 	}
 	return nil
 }
 
-// call sends a request, and reads the answer unless nil is given for it.
+// call sends a request and reads the answer.
 func (w *puller) call(ctx context.Context, verb string, body, answer any) error {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -165,8 +177,6 @@ func (w *puller) call(ctx context.Context, verb string, body, answer any) error 
 		return err
 	case res.StatusCode != http.StatusOK:
 		return fmt.Errorf("%s: %s: %s", verb, res.Status, text)
-	case answer == nil:
-		return nil
 	default:
 		return json.Unmarshal(text, answer)
 	}

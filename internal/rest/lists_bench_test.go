@@ -14,8 +14,11 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/rest"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
+
+var benched = model.NewType[int, model.None]("benched")
 
 // BenchmarkLists asks for pages of lists among MSCHEDULER_BENCH_TASKS tasks (100,000 if it is not set), and
 // tells the 99th percentile: what is rare, what is nowhere, and counts, too. Below 100 ms is wanted

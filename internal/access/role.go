@@ -56,6 +56,14 @@ type Grant struct {
 	Tenants []string // whose things it may see and change; nil = all tenants, [model.NoTenant] = what has none
 }
 
+// Who names the holder, for the audit.
+func (g Grant) Who() string {
+	if g.Token == "" {
+		return "anybody"
+	}
+	return "token/" + g.Token
+}
+
 // Sees reports whether the grant covers the things of the tenant; "" and [model.NoTenant] are those
 // without a tenant.
 func (g Grant) Sees(tenant string) bool {

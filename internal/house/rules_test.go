@@ -73,6 +73,7 @@ var mayImport = map[string][]string{
 	"internal/bulk":         {"core", "producer", "admin", "consumer", "internal/failure", "internal/form", "internal/store", "internal/taskchange"},
 	"internal/taskchange":   {"core", "producer", "internal/builtin", "internal/form"},
 	"internal/view":         {"core", "flow", "internal/calendar", "internal/flowdraw", "internal/flowspec", "internal/human", "internal/secret", "internal/stepplan", "internal/store", "internal/tickplan"},
+	"internal/audit":        {"core", "internal/groupcommit", "internal/secret", "internal/store", "internal/view"},
 	"internal/rulechange":   {"core", "periodic", "internal/builtin", "internal/calendar", "internal/form", "internal/human", "internal/rulespec", "internal/secret", "internal/store", "internal/tickplan", "internal/view"},
 	"internal/failure":      {"core", "internal/flowplan", "internal/store", "producer", "admin", "flow", "periodic", "plan"},
 	"internal/flowdraw":     {"core"},
@@ -83,11 +84,11 @@ var mayImport = map[string][]string{
 	"internal/demo":         {"core", "internal/store", "internal/fleet", "internal/human", "internal/scratch"},
 	"internal/bench":        {"core", "internal/workerevent", "producer", "admin", "consumer", "flow", "periodic", "plan", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep", "server"},
 	"internal/cli": {
-		"core", "internal/access", "internal/rulespec", "internal/tickplan", "internal/flowspec", "internal/flowplan", "internal/flowdraw", "internal/stepplan", "producer", "admin", "consumer", "periodic", "flow", "plan", "migrate", "internal/store", "internal/clock",
+		"core", "internal/access", "internal/audit", "internal/rulespec", "internal/tickplan", "internal/flowspec", "internal/flowplan", "internal/flowdraw", "internal/stepplan", "producer", "admin", "consumer", "periodic", "flow", "plan", "migrate", "internal/store", "internal/clock",
 		"internal/bench", "internal/builtin", "internal/bulk", "internal/calendar", "internal/demo", "internal/embedded", "internal/facts", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/probe", "internal/rulechange", "internal/secret", "internal/taskchange", "internal/upkeep", "internal/view", "metrics", "server",
 	},
 	"cmd/mscheduler": {"internal/cli"},
-	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/builtin", "internal/bulk", "internal/census", "internal/command", "internal/facts", "internal/failure", "internal/follow", "internal/form", "internal/probe", "internal/rulechange", "internal/secret", "internal/stats", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
+	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/audit", "internal/builtin", "internal/bulk", "internal/census", "internal/command", "internal/facts", "internal/failure", "internal/follow", "internal/form", "internal/probe", "internal/rulechange", "internal/secret", "internal/stats", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
 	"server":         {"internal/rest"},
 	"metrics":        {"core", "internal/census", "internal/store"},
 

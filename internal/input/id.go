@@ -40,6 +40,24 @@ func NewKey(now time.Time) string {
 	return newKey(now, random)
 }
 
+// OrderedKey is [NewKey] for keys of one process that sort by n, too, if they are of the same millisecond. n
+// counts from anywhere and may wrap around.
+func OrderedKey(now time.Time, n uint32) string {
+	var random [10]byte
+	_, _ = rand.Read(random[4:])
+	binary.BigEndian.PutUint32(random[:4], n)
+	return newKey(now, random)
+}
+
+// FirstKey is a key that sorts before all that [NewKey] makes at that millisecond or later, and behind all
+// others.
+func FirstKey(at time.Time) string {
+	if at.UnixMilli() < 0 {
+		at = time.UnixMilli(0)
+	}
+	return newKey(at, [10]byte{})
+}
+
 func newKey(now time.Time, random [10]byte) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixMilli())<<16)

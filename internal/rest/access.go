@@ -34,7 +34,10 @@ type rule struct {
 	tenants tenancy
 }
 
-type grantKey struct{}
+type (
+	grantKey struct{}
+	callKey  struct{} // of the request itself
+)
 
 // grantOf is what the token of a request allows.
 func grantOf(ctx context.Context) access.Grant {
@@ -43,7 +46,7 @@ func grantOf(ctx context.Context) access.Grant {
 }
 
 // admit lets requests pass whose token allows the operation.
-func (s *API) admit(need rule) func(huma.Context, func(huma.Context)) {
+func (s *API) admit(need rule, r recording) func(huma.Context, func(huma.Context)) {
 	return func(c huma.Context, next func(huma.Context)) {
 		grant, err := s.authenticate(c)
 		switch {
@@ -56,12 +59,15 @@ func (s *API) admit(need rule) func(huma.Context, func(huma.Context)) {
 			err = huma.Error404NotFound("not found") // whether it exists is not this token's business
 		}
 		if err == nil {
-			next(huma.WithValue(c, grantKey{}, grant))
+			next(huma.WithValue(huma.WithValue(c, grantKey{}, grant), callKey{}, c))
 			return
 		}
 		var told huma.StatusError
 		if !errors.As(err, &told) {
 			told = huma.Error500InternalServerError("the request failed; see the server's log")
+		}
+		if grant.Role != "" && need.changes(*c.Operation()) {
+			s.refusedByRule(c, r, grant, told)
 		}
 		_ = huma.WriteErr(s.api, c, told.GetStatus(), told.Error())
 	}

@@ -22,6 +22,7 @@ type operation struct {
 	ID           string `json:"operationId"`
 	Role         string `json:"x-role"`
 	Tenants      string `json:"x-tenants"`
+	Audited      bool   `json:"x-audited"`
 }
 
 // operations are all that the API has.

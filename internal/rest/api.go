@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/census"
 	"github.com/mscheduler/mscheduler/internal/command"
@@ -61,6 +62,7 @@ type API struct {
 	secrets     *secret.Box // nil = none
 	flows       *flow.Flows
 	guard       *access.Guard
+	audit       *audit.Log
 	api         huma.API
 	jobs        *bulk.Jobs
 	census      *census.Taker
@@ -103,7 +105,7 @@ func New(c Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), room: command.Of(p), flows: flows, guard: access.New(access.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
+	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), room: command.Of(p), flows: flows, guard: access.New(access.Config{Store: st, Log: c.Logger}), audit: audit.New(audit.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
 	s.jobs, s.census = bulk.New(p, s.admin, st), census.New(st)
 	s.hub = hub{source: s.events, log: c.Logger, listeners: map[*listener]bool{}}
 	s.pollEvery = pollEvery
@@ -127,6 +129,7 @@ func New(c Config) (*API, error) {
 	s.addRuns()
 	s.addPlans()
 	s.addPlanCommands()
+	s.addAudit()
 	s.addDescription()
 	probe.Add(s.mux, st, c.Logger)
 	s.addPage()
@@ -176,7 +179,7 @@ func (s *API) Stop() {
 // Close waits for what the server is writing. It comes after the last request.
 func (s *API) Close(ctx context.Context) error {
 	s.stop()
-	return errors.Join(s.guard.Wait(ctx), s.flows.Flush(ctx), s.producer.Close(ctx))
+	return errors.Join(s.guard.Wait(ctx), s.audit.Wait(ctx), s.flows.Flush(ctx), s.producer.Close(ctx))
 }
 
 // patient is a context of a request that waits for at most that long, or until the server stops.

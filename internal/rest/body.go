@@ -37,6 +37,9 @@ func (b *body[T]) Resolve(huma.Context) []error {
 	return nil
 }
 
+// text is the body as it came.
+func (b *body[T]) text() []byte { return b.raw }
+
 // Schema implements [huma.SchemaProvider].
 func (body[T]) Schema(r huma.Registry) *huma.Schema { return formSchema(r, reflect.TypeFor[T]()) }
 

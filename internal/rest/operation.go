@@ -30,8 +30,9 @@ func add[I, O any](s *API, need rule, op huma.Operation, handle func(context.Con
 	op.Errors = answers
 	op.Security = []map[string][]string{{"token": {}}}
 	op.Extensions = map[string]any{"x-role": string(need.role), "x-tenants": string(need.tenants)}
-	op.Middlewares = append(op.Middlewares, s.admit(need), s.once)
-	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+	r := recordingOf(op)
+	op.Middlewares = append(op.Middlewares, s.admit(need, r), s.once)
+	answer := func(ctx context.Context, in *I) (*O, error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTime)
 		defer cancel()
 		out, err := handle(ctx, in)
@@ -39,5 +40,10 @@ func add[I, O any](s *API, need rule, op huma.Operation, handle func(context.Con
 			return nil, s.problem(err)
 		}
 		return out, nil
-	})
+	}
+	if need.changes(op) {
+		op.Extensions["x-audited"] = true
+		answer = recorded(s, r, answer)
+	}
+	huma.Register(s.api, op, answer)
 }

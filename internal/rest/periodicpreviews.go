@@ -56,8 +56,10 @@ func (s *API) addPeriodicPreviews() {
 		out.Body.Ticks, err = in.of(r, now)
 		return out, err
 	})
-	add(s, rule{access.Operator, tenantOfBody}, periodicOp("dry-run-periodic", http.MethodPost, "/periodics/preview", "Check a definition and preview what storing it would do",
-		"Nothing is written. If the tenant has a rule with that name, the definition is compared with it, and the forecast looks back and ahead as many days: it decides the ticks of both as the planner does. Runs take as long as the recorded ones, and end as those did."), s.dryRun)
+	dry := periodicOp("dry-run-periodic", http.MethodPost, "/periodics/preview", "Check a definition and preview what storing it would do",
+		"Nothing is written. If the tenant has a rule with that name, the definition is compared with it, and the forecast looks back and ahead as many days: it decides the ticks of both as the planner does. Runs take as long as the recorded ones, and end as those did.")
+	dry.Metadata = map[string]any{dryRun: true}
+	add(s, rule{access.Operator, tenantOfBody}, dry, s.dryRun)
 	span := s.api.OpenAPI().Components.Schemas.Map()["ForecastSpan"].Properties
 	span["stored"] = &huma.Schema{AnyOf: []*huma.Schema{span["stored"], {Type: "null"}}, Description: "null for a rule that is not stored"}
 }

@@ -72,7 +72,9 @@ func (s *API) addPlans() {
 	add(s, publish, one, s.publish)
 	add(s, publish, planOp("publish-plans", http.MethodPost, "/plans/batch", "Publish up to 1,000 plans",
 		"All plans are checked before any is stored. With an Idempotency-Key, plans without a plan_id get one from it and from their place."), s.publishBatch)
-	add(s, publish, planOp("preview-definition-of-plan", http.MethodPost, "/plans/preview", "Check the definition of a plan and preview its steps", "Nothing is written. A definition without a plan_id is previewed as (generated)."), s.previewPlan)
+	dry := planOp("preview-definition-of-plan", http.MethodPost, "/plans/preview", "Check the definition of a plan and preview its steps", "Nothing is written. A definition without a plan_id is previewed as (generated).")
+	dry.Metadata = map[string]any{dryRun: true}
+	add(s, publish, dry, s.previewPlan)
 }
 
 // plan is a plan of a request, checked. place is what precedes its fields in errors.

@@ -14,7 +14,8 @@ import (
 // secretHeaders are those of a call whose values are credentials.
 var secretHeaders = []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key"}
 
-func secretHeader(name string) bool {
+// IsCredential says whether a header of that name is a credential.
+func IsCredential(name string) bool {
 	return slices.Contains(secretHeaders, http.CanonicalHeaderKey(name))
 }
 
@@ -23,7 +24,7 @@ func mapHeaders(headers map[string]string, change func(name, value string) (stri
 	out := maps.Clone(headers)
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(out)) {
-		if secretHeader(name) {
+		if IsCredential(name) {
 			value, err := change(name, out[name])
 			out[name], errs = value, append(errs, err)
 		}
@@ -43,7 +44,7 @@ func HideHeaders(headers map[string]string) map[string]string {
 // GivenHeaders names the headers whose credentials are given and not [safetext.Hidden].
 func GivenHeaders(headers map[string]string) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		if secretHeader(name) && headers[name] != safetext.Hidden {
+		if IsCredential(name) && headers[name] != safetext.Hidden {
 			names = append(names, name)
 		}
 	}

@@ -105,7 +105,7 @@ func (s *History) keepLife(ctx context.Context, t *model.Task) error {
 	if raw.Lookup("generation").AsInt64() != t.Generation || raw.Lookup("rev").AsInt64() != t.Rev {
 		return nil // our new life will not begin: something crossed it, perhaps another, whose beginner kept this one
 	}
-	l, err := newLife(raw, s.Clock.Now(), s.keptFor(ctx))
+	l, err := newLife(raw, s.Clock.Now(), s.keptFor(ctx, historyID, DefaultHistory))
 	if err != nil {
 		return err
 	}
@@ -227,68 +227,18 @@ func asTask(raw bson.Raw) (bson.Raw, error) {
 	return bson.Raw(doc), err
 }
 
-// How long the history is kept is a property of the database and not of a process: who
-// archives changes from minute to minute, and producers that begin new lives copy, too,
-// so settings of single processes would contradict each other. The document is apart
-// from the control document, which is read every second.
+// historyID names the document of control with the retention of the history.
 const historyID = "history"
 
 // Retention is how long lives stay in the history; 0 = for ever. Index: _id.
 func (s *History) Retention(ctx context.Context) (time.Duration, error) {
-	type kept struct {
-		KeepMS *int64 `bson:"keep_ms"`
-	}
-	doc, _, err := readOne[kept](ctx, s.control, "reading the retention of the history", bson.D{d("_id", historyID)})
-	if err != nil || doc.KeepMS == nil {
-		return DefaultHistory, err
-	}
-	return time.Duration(*doc.KeepMS) * time.Millisecond, nil
+	return s.retention(ctx, historyID, DefaultHistory)
 }
 
 // SetRetention says how long what moves to the history from now on stays there;
 // 0 = for ever. Other processes learn of it within a minute. Index: _id.
 func (s *History) SetRetention(ctx context.Context, keep time.Duration) error {
-	err := upsert(ctx, s.control, "setting the retention of the history", historyID, bson.D{d("$set", bson.D{d("keep_ms", keep.Milliseconds())})})
-	if err == nil {
-		s.remember(keep, s.local.Monotonic())
-	}
-	return err
-}
-
-// remember keeps the retention as it was at that time.
-func (s *History) remember(keep, at time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kept = keptFor{keep: keep, at: at, known: true}
-}
-
-// keptFor is what a process remembers of the retention.
-type keptFor struct {
-	keep  time.Duration
-	at    time.Duration // by the monotonic clock
-	known bool
-}
-
-// keptFor is the retention as it was at most a minute ago. While nobody can say it is the
-// last that was known: no copy waits for it.
-func (s *History) keptFor(ctx context.Context) time.Duration {
-	s.mu.Lock()
-	k := s.kept
-	s.mu.Unlock()
-	now := s.local.Monotonic()
-	if k.known && now-k.at < time.Minute {
-		return k.keep
-	}
-	keep, err := s.Retention(Outside(ctx))
-	switch {
-	case err == nil:
-		s.remember(keep, now)
-		return keep
-	case k.known:
-		return k.keep
-	default:
-		return DefaultHistory
-	}
+	return s.setRetention(ctx, historyID, keep)
 }
 
 // lifeKey orders lives: by task, then by generation.

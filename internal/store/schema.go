@@ -30,6 +30,12 @@ const (
 	indexOf      = "of"      // {type, key} of permits
 	indexRule    = "rule"    // {rule_id, nominal: -1, _id: -1} of periodic_runs
 	indexStatus  = "status"  // {status, nominal: -1, _id: -1} of periodic_runs
+
+	// Of audit, by the field of that name and _id: -1.
+	indexWho       = "who"
+	indexOperation = "operation"
+	indexResource  = "resource" // where it exists
+	indexTenant    = "tenant"   // where it exists
 )
 
 type indexSpec struct {
@@ -85,6 +91,11 @@ var indexes = []indexSpec{
 	{coll: "plan_results", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "tokens", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "answers", name: "delete", keys: fields("delete_at"), gone: true},
+	{coll: "audit", name: indexWho, keys: bson.D{d("who", 1), d("_id", -1)}},
+	{coll: "audit", name: indexOperation, keys: bson.D{d("operation", 1), d("_id", -1)}},
+	{coll: "audit", name: indexResource, keys: bson.D{d("resource", 1), d("_id", -1)}, only: "resource"},
+	{coll: "audit", name: indexTenant, keys: bson.D{d("tenant", 1), d("_id", -1)}, only: "tenant"},
+	{coll: "audit", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "permits", name: indexOf, keys: fields("type", "key"), only: "type"},
 	{coll: "permits", name: indexLook, keys: fields("look_at"), only: "look_at"},
 	{coll: "permits", name: "task", keys: fields("task"), only: "task"},

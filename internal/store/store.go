@@ -41,6 +41,7 @@ type Store struct {
 	Workers *Workers
 	Tokens  *Tokens
 	Answers *Answers
+	Audit   *Audit
 }
 
 // core is what the types of all collections share: the connection, the clock, and what
@@ -51,7 +52,7 @@ type core struct {
 	local  clock.Clock
 	log    zerolog.Logger
 
-	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, flows, flowNodes, plans, planHistory, planResults, tokens, answers, meta *mongo.Collection
+	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, flows, flowNodes, plans, planHistory, planResults, tokens, answers, audit, meta *mongo.Collection
 
 	Clock *Clock
 	// Measure is what this process measures of the database.
@@ -64,9 +65,9 @@ type core struct {
 
 	mu       sync.Mutex
 	topology *Topology
-	ready    bool  // the schema was checked
-	peeks    *bool // whether a [Tasks.Peek] is one query; nil = not asked yet
-	kept     keptFor
+	ready    bool               // the schema was checked
+	peeks    *bool              // whether a [Tasks.Peek] is one query; nil = not asked yet
+	kept     map[string]keptFor // retentions, by the id of their documents
 
 	complained clock.Seldom // about which documents
 }
@@ -116,6 +117,7 @@ func Open(c Config) (*Store, error) {
 	s.planResults = db.Collection(c.Prefix + "plan_results")
 	s.tokens = db.Collection(c.Prefix + "tokens")
 	s.answers = db.Collection(c.Prefix + "answers")
+	s.audit = db.Collection(c.Prefix + "audit")
 	s.meta = db.Collection(c.Prefix + "meta")
 	s.Measure = measure.Of(s.Namespace())
 	return furnish(s), nil

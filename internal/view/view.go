@@ -49,11 +49,20 @@ func Document(raw bson.Raw, key string, computed ...bson.E) (json.RawMessage, er
 
 // Stored is a value as [Document] of the document that is stored of it.
 func Stored(v any, key string, computed ...bson.E) (json.RawMessage, error) {
+	raw, err := Encode(v)
+	if err != nil {
+		return nil, err
+	}
+	return Document(raw, key, computed...)
+}
+
+// Encode is the document that is stored of a value, with its secrets.
+func Encode(v any) (bson.Raw, error) {
 	var b bytes.Buffer
 	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
 	enc.SetRegistry(codec.Registry())
 	if err := enc.Encode(v); err != nil {
 		return nil, fmt.Errorf("writing a document: %w", err)
 	}
-	return Document(b.Bytes(), key, computed...)
+	return b.Bytes(), nil
 }

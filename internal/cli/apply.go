@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/form"
 )
 
@@ -16,6 +17,8 @@ import (
 type applier[F, S any] interface {
 	// id is what is unique among the documents, as people name it.
 	id(*F) string
+	// thing is the document for the audit.
+	thing(*F) audit.Thing
 	// check finds what is wrong with a document by itself.
 	check(*F) error
 	// load reads what is stored of the document, and its version; nil = nothing.
@@ -109,6 +112,7 @@ func applyDocs[F, S any](ctx context.Context, a *app, k applier[F, S], docs []fo
 		after := c.stored
 		var err error
 		if !dry && len(c.lines) > 0 {
+			a.touches(ctx, k.thing(c.Form))
 			if after, err = written(ctx, k, c); err != nil {
 				return err
 			}

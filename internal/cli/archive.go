@@ -75,40 +75,48 @@ func (a *app) archive(ctx context.Context, st *store.Store, noPause bool) (sum a
 }
 
 func (a *app) archiveRetention() *cobra.Command {
-	return &cobra.Command{
-		Use: "retention [DURATION|forever]", Short: "Show or set how long the history is kept",
+	return a.retention(&cobra.Command{
+		Short: "Show or set how long the history is kept",
 		Long: `Show or set how long the history is kept: a duration such as 30d, or forever. It holds for
 the whole database, for what moves to the history from now on.`,
 		Example: "  mscheduler archive retention\n  mscheduler archive retention 365d",
-		Args:    oneOrNone("a duration, or forever"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var keep time.Duration
-			var err error
-			if len(args) == 1 && args[0] != "forever" {
-				if keep, err = form.ParseDuration(args[0]); err != nil || keep <= 0 {
-					return usage("retention is %q; want a duration such as 30d, or forever", args[0])
-				}
+	}, "the history", func(ctx context.Context, c *connection) (time.Duration, error) { return c.admin.HistoryRetention(ctx) },
+		func(ctx context.Context, c *connection, keep time.Duration) error {
+			return c.admin.SetHistoryRetention(ctx, keep)
+		})
+}
+
+// retention shows, or sets, how long something is kept.
+func (a *app) retention(cmd *cobra.Command, what string, get func(context.Context, *connection) (time.Duration, error), set func(context.Context, *connection, time.Duration) error) *cobra.Command {
+	cmd.Use, cmd.Args = "retention [DURATION|forever]", oneOrNone("a duration, or forever")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var keep time.Duration
+		var err error
+		if len(args) == 1 && args[0] != "forever" {
+			if keep, err = form.ParseDuration(args[0]); err != nil || keep <= 0 {
+				return usage("retention is %q; want a duration such as 30d, or forever", args[0])
 			}
-			ctx := cmd.Context()
-			c, err := a.connectReady(ctx)
-			if err != nil {
-				return err
+		}
+		ctx := cmd.Context()
+		c, err := a.connectReady(ctx)
+		if err != nil {
+			return err
+		}
+		if len(args) == 1 {
+			if err = set(ctx, c, keep); errors.Is(err, model.ErrInvalid) {
+				return usage("retention is %q; want a minute to 100 years, such as 30d, or forever", args[0])
 			}
-			if len(args) == 1 {
-				if err = c.admin.SetHistoryRetention(ctx, keep); errors.Is(err, model.ErrInvalid) {
-					return usage("retention is %q; want a minute to 100 years, such as 30d, or forever", args[0])
-				}
-			} else {
-				keep, err = c.admin.HistoryRetention(ctx)
-			}
-			if err != nil {
-				return err
-			}
-			kept := "forever"
-			if keep > 0 {
-				kept = "for " + human.Rough(keep)
-			}
-			return a.result(map[string]int64{"retention_ms": keep.Milliseconds()}, "the history is kept "+kept+"\n") // 0 = forever
-		},
+		} else {
+			keep, err = get(ctx, c)
+		}
+		if err != nil {
+			return err
+		}
+		kept := "forever"
+		if keep > 0 {
+			kept = "for " + human.Rough(keep)
+		}
+		return a.result(map[string]int64{"retention_ms": keep.Milliseconds()}, what+" is kept "+kept+"\n") // 0 = forever
 	}
+	return cmd
 }

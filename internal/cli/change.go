@@ -260,7 +260,9 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 		if r.background {
 			return r.startJob(ctx, f)
 		}
-		if err := r.all(ctx, f, &counts); err != nil {
+		err := r.all(ctx, f, &counts)
+		r.counts(counts.Changed)
+		if err != nil {
 			r.say("%d of %d were %s before this error:", counts.Changed, n, r.Done)
 			return err
 		}

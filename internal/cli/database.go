@@ -114,9 +114,18 @@ type connection struct {
 	at       time.Time // when the command began, by the database
 }
 
-// connect opens the database that is meant and makes sure that it answers. The
-// connection is closed when the command ends.
+// connect opens the database that is meant and makes sure that it answers. A command that changes something
+// is in the audit then. The connection is closed when the command ends.
 func (a *app) connect(ctx context.Context) (*connection, error) {
+	c, err := a.reach(ctx)
+	if err == nil {
+		err = a.begin(ctx, c)
+	}
+	return c, err
+}
+
+// reach is connect before anything is written.
+func (a *app) reach(ctx context.Context) (*connection, error) {
 	t, err := a.target(ctx)
 	if err != nil {
 		return nil, err
@@ -174,7 +183,7 @@ func unreachable(t target, err error) error {
 // connectReady is connect for commands that read or change what is there: a database
 // that mscheduler never set up is not an empty one.
 func (a *app) connectReady(ctx context.Context) (*connection, error) {
-	c, err := a.connect(ctx)
+	c, err := a.reach(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +196,10 @@ func (a *app) connectReady(ctx context.Context) (*connection, error) {
 	case st.Version == 0:
 		return nil, coded(ExitRefused, "database %s is not set up: it has received no task and no worker has used it. If it is the right one, run: mscheduler db migrate", c.target)
 	}
-	return c, c.store.Ready(ctx)
+	if err := c.store.Ready(ctx); err != nil {
+		return nil, err
+	}
+	return c, a.begin(ctx, c)
 }
 
 // onDatabase is the action of a command on a database that is set up.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -166,7 +167,9 @@ func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
 		if err != nil {
 			return err
 		}
-		if !doc.Created {
+		if doc.Created {
+			f.made(audit.Thing{Kind: audit.Flow, ID: doc.ID})
+		} else {
 			f.say("the key of %s already exists; nothing changed", human.FlowID(doc.ID))
 		}
 		views = append(views, view.FlowOf(doc))

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/rulechange"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -124,7 +126,10 @@ type applyingRules struct {
 
 type ruleChange = change[form.Rule, schedule.Rule]
 
-func (*applyingRules) id(f *form.Rule) string    { return printedName(f.Tenant, f.Name) }
+func (*applyingRules) id(f *form.Rule) string { return printedName(f.Tenant, f.Name) }
+func (*applyingRules) thing(f *form.Rule) audit.Thing {
+	return audit.Thing{Kind: audit.Rule, ID: input.RuleName(f.Tenant, f.Name)}
+}
 func (*applyingRules) wanted(f *form.Rule) int64 { return f.Version }
 func (*applyingRules) changed() error            { return periodic.ErrChanged }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -145,7 +146,9 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 			return err
 		}
 		for _, doc := range docs {
-			if !doc.Created {
+			if doc.Created {
+				p.made(audit.Thing{Kind: audit.Plan, ID: doc.ID})
+			} else {
 				p.say("a plan with the id %s already exists; nothing changed", human.PlanID(doc.ID))
 			}
 			view, err := planJSON(doc)

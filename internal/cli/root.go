@@ -26,6 +26,8 @@ type app struct {
 	closers []func(context.Context)
 	saidDev bool
 	monitor *event.CommandMonitor // of the connection's commands; nil = none
+
+	auditing *auditing // nil = the command changes nothing
 }
 
 type sharedFlags struct {
@@ -65,14 +67,17 @@ use the dev server of the current directory.
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:               "mscheduler",
-		Short:             "A pre-emptive task scheduler on MongoDB",
-		Long:              rootHelp,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Args:              noArgs,
-		RunE:              group,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.checkShared(cmd) },
+		Use:           "mscheduler",
+		Short:         "A pre-emptive task scheduler on MongoDB",
+		Long:          rootHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArgs,
+		RunE:          group,
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
+			a.audited(cmd, args)
+			return a.checkShared(cmd)
+		},
 	}
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
@@ -115,7 +120,7 @@ func (a *app) root() *cobra.Command {
 	}
 	add("run", a.demoCommand(), a.devCommand(), a.workCommand(), a.serveCommand(), a.embeddedCommand())
 	add("tasks", a.sendCommand(), a.taskCommand(), a.typeCommand(), a.periodicCommand(), a.planCommand(), a.flowCommand(), a.bulkCommand())
-	add("operate", a.workerCommand(), a.pauseCommand(), a.resumeCommand(), a.archiveCommand(), a.tokenCommand(), a.dbCommand(), a.doctorCommand(), a.benchCommand())
+	add("operate", a.workerCommand(), a.pauseCommand(), a.resumeCommand(), a.archiveCommand(), a.tokenCommand(), a.auditCommand(), a.dbCommand(), a.doctorCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
 	root.SetHelpTemplate(root.HelpTemplate())
 	strict(root)

@@ -95,12 +95,14 @@ func Run(ctx context.Context, p Process) int {
 	root.SetArgs(p.Args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
+		a.ended(ctx, ExitOK, "")
 		return ExitOK
 	}
-	code := exitCode(ctx, err)
-	if text := errorText(err); text != "" {
+	code, text := exitCode(ctx, err), errorText(err)
+	if text != "" {
 		a.say("mscheduler: %s", text)
 	}
+	a.ended(ctx, code, text)
 	return code
 }
 

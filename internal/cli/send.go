@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
@@ -138,6 +139,7 @@ func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) erro
 	if err != nil {
 		return err
 	}
+	a.made(audit.Thing{Kind: audit.Task, ID: sent.ID})
 	if sent.Created {
 		a.warnUnserved(ctx, c, []string{it.Type})
 	}

@@ -72,6 +72,7 @@ func (a *app) sendFile(ctx context.Context, f fileSend) error {
 		}
 	}
 	err = s.stream(ctx, in)
+	a.counts(int64(s.Created))
 	_ = s.bar.Finish() // what it draws is not the result
 	if s.c != nil {
 		a.warnUnserved(ctx, s.c, slices.Sorted(maps.Keys(s.created)))

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -75,6 +76,7 @@ func (a *app) tokenCreate() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				a.made(audit.Thing{Kind: audit.Token, ID: t.ID})
 				v := view.TokenOf(t, c.at)
 				a.say("created the token %s; it is shown only this once", t.ID)
 				return a.result(struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
@@ -90,7 +91,10 @@ type applyingTypes struct {
 
 type typeChange = change[form.Type, model.TaskType]
 
-func (*applyingTypes) id(t *form.Type) string    { return t.Code }
+func (*applyingTypes) id(t *form.Type) string { return t.Code }
+func (*applyingTypes) thing(t *form.Type) audit.Thing {
+	return audit.Thing{Kind: audit.Type, ID: t.Code}
+}
 func (*applyingTypes) wanted(t *form.Type) int64 { return t.Version }
 func (*applyingTypes) changed() error            { return admin.ErrTypeChanged }
 

@@ -197,8 +197,11 @@ func (s *Audit) Retention(ctx context.Context) (time.Duration, error) {
 	return s.retention(ctx, auditID, DefaultAudit)
 }
 
-// SetRetention says how long entries that are written from now on stay; 0 = for ever. Other processes
-// learn of it within a minute. Index: _id.
+// SetRetention says how long entries that are written from now on stay: a minute to 100 years, or 0 = for
+// ever. Other processes learn of it within a minute. Index: _id.
 func (s *Audit) SetRetention(ctx context.Context, keep time.Duration) error {
+	if keep != 0 && (keep < time.Minute || keep > 100*365*24*time.Hour) {
+		return input.Invalid("retention", "is %v; want a minute to 100 years, or 0 for ever", keep)
+	}
 	return s.setRetention(ctx, auditID, keep)
 }

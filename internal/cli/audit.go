@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/view"
+)
+
+const auditHelp = `List who changed what. Each change by the REST API and by the command line has an entry, which is
+stored before the change is made. What workers do with tasks has none: the tasks say it.`
+
+func (a *app) auditCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "audit", Short: "List who changed what", Long: auditHelp, Args: noArgs, RunE: group}
+	cmd.AddCommand(a.auditList(), a.retention(&cobra.Command{
+		Short: "Show or set how long the audit is kept",
+		Long: "Show or set how long the entries of the audit are kept: a duration such as 30d, or forever; 90 days\n" +
+			"unless it was set. It holds for the whole database, for entries from now on.",
+		Example: "  mscheduler audit retention\n  mscheduler audit retention 365d",
+	}, "the audit", func(ctx context.Context, c *connection) (time.Duration, error) { return c.store.Audit.Retention(ctx) },
+		func(ctx context.Context, c *connection, keep time.Duration) error {
+			return c.store.Audit.SetRetention(ctx, keep)
+		}))
+	return cmd
+}
+
+const auditListHelp = `List changes, the newest first.
+
+Outcomes: ok; refused, where nothing was changed; failed, where an error cut the change off, which
+may be done in part; unknown, where the change has not ended, or its process was killed.
+
+With -o json each entry also has the request, and the fields that have changed as they were and as
+they became, without secrets.`
+
+func (a *app) auditList() *cobra.Command {
+	var f store.AuditFilter
+	var outcome, after, before, page string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "list", Short: "List changes, the newest first", Args: noArgs, Long: auditListHelp,
+		Example: "  mscheduler audit list --resource -/mail/order-7\n  mscheduler audit list --who os/ann@build7 --since -1d\n  mscheduler audit list --outcome refused -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || limit > 1000 {
+				return usage("--limit is %d; want 1 to 1000", limit)
+			}
+			if f.Outcome = store.AuditOutcome(outcome); outcome != "" && !slices.Contains(store.AuditOutcomes, f.Outcome) {
+				return usage("--outcome is %q; want one of %s", outcome, strings.Join(names(store.AuditOutcomes), ", "))
+			}
+			return a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
+				var err error
+				for _, t := range []struct {
+					flag, text string
+					into       *time.Time
+				}{{"since", after, &f.After}, {"until", before, &f.Before}} {
+					if t.text != "" {
+						if *t.into, err = parseTime(t.flag, t.text, c.at); err != nil {
+							return err
+						}
+					}
+				}
+				var entries []*store.AuditEntry
+				for next := page; ; {
+					found, more, err := c.store.Audit.List(ctx, f, next, limit-len(entries))
+					if err != nil {
+						return err
+					}
+					if entries, next = append(entries, found...), more; next == "" || len(entries) == limit {
+						return a.printAudit(entries, next, c.at)
+					}
+				}
+			})(cmd, nil)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&f.Who, "who", "", "token/ID, oidc/SUBJECT, os/USER@HOST or anybody")
+	fs.StringVar(&f.Operation, "operation", "", "operationId of the API, or the command, such as 'task cancel'")
+	fs.StringVar(&f.Kind, "kind", "", "task, type, periodic, plan, flow, stream, run, pauses or token")
+	fs.StringVar(&f.Resource, "resource", "", "id of the thing, such as -/mail/order-7")
+	fs.StringVar(&f.Tenant, "tenant", "", "tenant of the thing; - for things without one")
+	fs.StringVar(&outcome, "outcome", "", strings.Join(names(store.AuditOutcomes), ", "))
+	fs.StringVar(&after, "since", "", "from this time on: 2026-01-31T09:00:00Z, or -2h")
+	fs.StringVar(&before, "until", "", "before this time")
+	fs.IntVar(&limit, "limit", 50, "number of entries on a page")
+	fs.StringVar(&page, "after", "", "list entries behind this id, for the next page")
+	_ = cmd.RegisterFlagCompletionFunc("outcome", fixed(names(store.AuditOutcomes)...))
+	return cmd
+}
+
+func (a *app) printAudit(entries []*store.AuditEntry, next string, now time.Time) error {
+	views := []view.AuditEntry{}
+	t := newTable("WHEN", "WHO", "FROM", "OPERATION", "RESOURCE", "OUTCOME", "WHY")
+	for _, e := range entries {
+		views = append(views, view.AuditEntryOf(e))
+		what := e.Resource
+		if e.Count > 0 {
+			what = human.Plural(e.Count, "thing", "things")
+		}
+		who := e.Who
+		if e.Name != "" {
+			who += " (" + e.Name + ")"
+		}
+		outcome := string(e.Outcome)
+		if e.Status != 0 {
+			outcome += fmt.Sprintf(" (%d)", e.Status)
+		}
+		t.add(human.When(e.At, now), human.OneLine(who, 50), human.OneLine(e.From, 40), e.Operation, human.OneLine(cmp.Or(what, e.Kind), 60), outcome, human.OneLine(e.Reason, 60))
+	}
+	if err := a.resultTable(struct {
+		Entries []view.AuditEntry `json:"entries"`
+		Next    string            `json:"next,omitempty"`
+	}{views, next}, t, "no entries"); err != nil {
+		return err
+	}
+	if next != "" && !a.asJSON() {
+		a.say("more entries follow; for the next page: --after %s", next)
+	}
+	return nil
+}

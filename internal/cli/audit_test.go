@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// reading are the commands that change nothing in the database, or that run a process.
+var reading = []string{
+	"audit list", "bench", "bench worker", "db status", "demo", "dev", "doctor", "embedded", "embedded compact", "embedded validate",
+	"flow explain", "flow lines", "flow list", "flow show", "flow validate", "flow watch", "periodic list", "periodic preview", "periodic run", "periodic runs", "periodic show",
+	"plan list", "plan preview", "plan results", "plan show", "serve", "task explain", "task history", "task list", "task show", "task wait", "task watch", "token list",
+	"type list", "type show", "version", "work", "worker list",
+}
+
+// A new command says whether it changes something: by a line in changes, or in reading.
+func TestEveryCommandIsInTheAuditOrChangesNothing(t *testing.T) {
+	a := &app{Process: newSession(t).process(nil, &lockedBuffer{}, &lockedBuffer{})}
+	var known []string
+	var look func(c *cobra.Command)
+	look = func(c *cobra.Command) {
+		path := commandPath(c)
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+		if c.HasSubCommands() && path != "bench" && path != "embedded" || c.Name() == "help" || c.Parent() != nil && c.Parent().Name() == "completion" || path == "" {
+			return
+		}
+		_, changes := changes[path]
+		require.NotEqual(t, changes, slices.Contains(reading, path), "%q", path)
+		known = append(known, path)
+	}
+	look(a.root())
+	for path := range changes {
+		require.Contains(t, known, path)
+	}
+}
+
+type auditEntry struct {
+	Who, From, Door, Operation, Kind, Resource, Tenant, Outcome, Reason string
+	Status                                                              int
+	Count                                                               int64
+	Request, Before, After                                              map[string]any
+}
+
+// audit lists entries, the newest first.
+func (s *session) audit(args ...string) (entries []auditEntry) {
+	s.t.Helper()
+	var out struct{ Entries []auditEntry }
+	require.NoError(s.t, json.Unmarshal([]byte(s.ok(append([]string{"audit", "list", "-o", "json"}, args...)...).stdout), &out))
+	return out.Entries
+}
+
+func TestCommandsLeaveEntriesInTheAudit(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "mail", "--key", "k", "--in", "1h", "--args", `{"password": "hunter2"}`)
+	sent := s.audit()[0]
+	require.Equal(t, []string{"cli", "send", "task", "-/mail/k", "-", "ok"}, []string{sent.Door, sent.Operation, sent.Kind, sent.Resource, sent.Tenant, sent.Outcome})
+	require.Equal(t, "os/"+whoami(), sent.Who)
+	require.Contains(t, sent.From, "process")
+	require.Equal(t, "(given)", sent.Request["--args"])
+	require.Equal(t, []any{"mail"}, sent.Request["arguments"])
+
+	s.ok("task", "update", "mail/k", "--priority", "9")
+	updated := s.audit("--operation", "task update")[0]
+	require.EqualValues(t, 9, updated.After["priority"])
+	require.Contains(t, updated.Before, "rev")
+	require.NotContains(t, updated.Before, "args")
+
+	s.fails(ExitRefused, nil, "task", "resolve", "mail/k")
+	refused := s.audit("--outcome", "refused")
+	require.Len(t, refused, 1)
+	require.Equal(t, ExitRefused, refused[0].Status)
+
+	s.ok("send", "mail", "--key", "l", "--in", "1h")
+	s.ok("task", "cancel", "mail/k", "mail/l")
+	require.Len(t, s.audit("--operation", "task cancel"), 2)
+	require.Equal(t, "Cancelled", s.audit("--resource", "-/mail/l")[0].After["status"])
+	s.ok("task", "retry", "--status", "Cancelled", "--yes")
+	retried := s.audit("--operation", "task retry")
+	require.Len(t, retried, 1)
+	require.EqualValues(t, 2, retried[0].Count)
+
+	s.ok("pause", "mail")
+	paused := s.audit("--kind", "type")[0]
+	require.Equal(t, []any{false, true}, []any{paused.Before["paused"], paused.After["paused"]})
+	s.ok("pause", "--all")
+	require.Equal(t, true, s.audit("--kind", "pauses")[0].After["all"])
+
+	file := s.file("code: a\nmax_running: 3\n---\ncode: b\nmax_running: 4\n")
+	s.ok("type", "apply", "-f", file, "--dry-run")
+	require.Empty(t, s.audit("--operation", "type apply"))
+	s.ok("type", "apply", "-f", file)
+	applied := s.audit("--operation", "type apply")
+	require.Len(t, applied, 3)
+	require.EqualValues(t, 2, applied[2].Count)
+	require.EqualValues(t, 4, s.audit("--resource", "b")[0].After["max_running"])
+
+	before := len(s.audit())
+	s.ok("task", "list")
+	s.ok("archive", "retention")
+	require.Len(t, s.audit(), before)
+}
+
+func TestTheAuditOfTokensHasNoSecret(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	text := s.ok("token", "create", "ci", "--role", "viewer").stdout
+	created := s.audit()[0]
+	require.Equal(t, []string{"token create", "token"}, []string{created.Operation, created.Kind})
+	require.Equal(t, "viewer", created.After["role"])
+	s.ok("token", "revoke", text[:len(text)-1])
+	all := s.ok("audit", "list", "-o", "json").stdout
+	require.NotContains(t, all, text[len("msk_0123456789abcdef_"):len(text)-1])
+	require.NotContains(t, all, "hash")
+	require.Equal(t, "revoked", s.audit("--resource", created.Resource)[0].After["state"])
+	require.Equal(t, "db migrate", s.audit()[2].Operation)
+}
+
+func TestTheAuditIsKeptAsLongAsItIsSaid(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	require.Equal(t, "the audit is kept for 90d\n", s.ok("audit", "retention").stdout)
+	require.Equal(t, "the audit is kept for 30d\n", s.ok("audit", "retention", "30d").stdout)
+	require.Equal(t, "the audit is kept for 30d\n", s.ok("audit", "retention").stdout)
+	s.fails(ExitUsage, []string{"want a minute to 100 years"}, "audit", "retention", "1s")
+	s.fails(ExitUsage, []string{`--outcome is "maybe"`}, "audit", "list", "--outcome", "maybe")
+	s.fails(ExitUsage, []string{"--limit is 0"}, "audit", "list", "--limit", "0")
+	require.Contains(t, s.ok("audit", "list").stdout, "audit retention")
+	require.Contains(t, s.ok("audit", "list", "--limit", "1").stderr, "for the next page: --after ")
+}

@@ -19,6 +19,7 @@ import (
 // line: tenant/type/key, tenant/name, scene/group; - stands for no tenant.
 const (
 	Task   = "task"
+	Bulk   = "bulk"
 	Type   = "type"
 	Rule   = "periodic"
 	Plan   = "plan"
@@ -34,7 +35,7 @@ type Thing struct{ Kind, ID string }
 // Tenant is whose it is; "" = it belongs to no tenant.
 func (t Thing) Tenant() string {
 	switch t.Kind {
-	case Task, Rule, Plan, Flow:
+	case Task, Rule, Plan, Flow, Bulk:
 		tenant, _, _ := strings.Cut(t.ID, "/")
 		return tenant
 	default:

@@ -82,7 +82,7 @@ func (a *app) auditList() *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&f.Who, "who", "", "token/ID, oidc/SUBJECT, os/USER@HOST or anybody")
 	fs.StringVar(&f.Operation, "operation", "", "operationId of the API, or the command, such as 'task cancel'")
-	fs.StringVar(&f.Kind, "kind", "", "task, type, periodic, plan, flow, stream, run, pauses or token")
+	fs.StringVar(&f.Kind, "kind", "", "task, type, periodic, plan, flow, stream, run, bulk, pauses or token")
 	fs.StringVar(&f.Resource, "resource", "", "id of the thing, such as -/mail/order-7")
 	fs.StringVar(&f.Tenant, "tenant", "", "tenant of the thing; - for things without one")
 	fs.StringVar(&outcome, "outcome", "", strings.Join(names(store.AuditOutcomes), ", "))

@@ -67,6 +67,7 @@ var changes = map[string]recordedAs{
 	"audit retention":   {reads: func(args []string) bool { return len(args) == 0 }},
 	"token create":      {kind: audit.Token},
 	"token revoke":      {kind: audit.Token, ids: tokenNamed},
+	"bulk stop":         {kind: audit.Bulk, ids: firstWithTenant},
 	"db migrate":        {late: true},
 	"db shard":          {},
 }

@@ -27,13 +27,13 @@ const dryRun = "dry-run"
 
 // things are the paths of single things, by their kinds.
 var things = []struct{ kind, path string }{
-	{audit.Task, taskAt}, {audit.Type, "/types/{type}"}, {audit.Rule, ruleAt}, {audit.Plan, planAt}, {audit.Flow, flowAt}, {audit.Stream, streamAt},
+	{audit.Task, taskAt}, {audit.Type, "/types/{type}"}, {audit.Rule, ruleAt}, {audit.Plan, planAt}, {audit.Flow, flowAt}, {audit.Stream, streamAt}, {audit.Bulk, jobAt},
 	{"run", runAt}, {audit.Pauses, "/pauses"},
 }
 
 // collections are the paths of all things of a kind, under which new ones are made.
 var collections = map[string]string{
-	"/tasks": audit.Task, "/periodics": audit.Rule, "/plans": audit.Plan, "/flows": audit.Flow,
+	"/tasks": audit.Task, "/periodics": audit.Rule, "/plans": audit.Plan, "/flows": audit.Flow, "/bulk": audit.Bulk,
 }
 
 // recording is what the audit knows of an operation before any request.

@@ -41,7 +41,7 @@ func (s *API) once(c huma.Context, next func(huma.Context)) {
 	ctx, u := c.Context(), c.URL()
 	body, rest := s.readBody(c)
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", u.RawQuery, body))
-	who := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", grantOf(ctx).Token, c.Operation().OperationID, u.Path, key))
+	who := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", grantOf(ctx).Who(), c.Operation().OperationID, u.Path, key))
 	id := hex.EncodeToString(who[:])
 	first, err := s.store.Answers.Get(ctx, id)
 	if err != nil {

@@ -18,19 +18,19 @@ import (
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-// sent is what became of a send.
-type sent struct {
+// Sent is what became of a send.
+type Sent struct {
 	ID         string       `json:"id,omitempty"`
 	Generation int64        `json:"generation,omitempty" doc:"the life of the key that the send began or found"`
 	Created    bool         `json:"created" doc:"the send began this life; otherwise the key already had a task"`
 	Status     model.Status `json:"status,omitempty"`
 }
 
-func sentOf(s producer.Sent) sent { return sent{s.ID, s.Generation, s.Created, s.Status} }
+func sentOf(s producer.Sent) Sent { return Sent{s.ID, s.Generation, s.Created, s.Status} }
 
 type sentAnswer struct {
 	Status int
-	Body   sent
+	Body   Sent
 }
 
 // batch is many tasks to send.
@@ -48,7 +48,7 @@ type batchAnswer struct {
 
 // sentItem is what became of one task of a batch.
 type sentItem struct {
-	sent
+	Sent
 	Error string `json:"error,omitempty" doc:"why it was not stored; the other tasks were"`
 }
 
@@ -157,7 +157,7 @@ func (s *API) sendBatch(ctx context.Context, in *struct {
 	out := &batchAnswer{}
 	out.Body.Tasks = make([]sentItem, len(items))
 	for i := range items {
-		out.Body.Tasks[i].sent = sentOf(stored[i])
+		out.Body.Tasks[i].Sent = sentOf(stored[i])
 		if some != nil && some.Failed[i] != nil {
 			out.Body.Tasks[i].Error = s.problem(some.Failed[i]).Error()
 		}

@@ -30,7 +30,7 @@ var examples = map[string]string{
 	"AnsweringInput":   `{"values": {"approved": true}, "remark": "looks good"}`,
 	"ResolvingInput":   `{"status": "SUCCESS", "remark": "done by hand"}`,
 	"AppendingInput":   `{"nodes": [{"type": "mail", "args": {"to": "ann"}}]}`,
-	"FetchingInput":    `{"worker_id": "w1", "types": ["mail"], "max": 10, "wait": "20s"}`,
+	"FetchingInput":    `{"worker_id": "w1", "types": ["mail"], "max": 10, "wait": "2s"}`,
 	"PingsInput":       `{"handles": ["` + handleExample + `"]}`,
 	"CompletingInput":  `{"handle": "` + handleExample + `", "result": {"sent": true}}`,
 	"FailingInput":     `{"handle": "` + handleExample + `", "reason": "the server is away", "retry_after": "1m"}`,

@@ -118,6 +118,7 @@ func TestWhatAWorkerDoesIsMeasured(t *testing.T) {
 	c, err := consumer.New(consumer.Config{Database: db, Concurrency: 7})
 	require.NoError(t, err)
 	hold, held := make(chan struct{}), make(chan struct{}, 10)
+	release := sync.OnceFunc(func() { close(hold) })
 	require.NoError(t, consumer.Handle(c, goodType, func(context.Context, *consumer.Task[model.None]) (model.None, error) {
 		held <- struct{}{}
 		<-hold
@@ -137,16 +138,19 @@ func TestWhatAWorkerDoesIsMeasured(t *testing.T) {
 	_, err = producer.Send(t.Context(), p, badType, model.None{})
 	require.NoError(t, err)
 	stop := runs(t, c.Run)
+	t.Cleanup(release)
 	for range 3 {
 		<-held
 	}
 	now := reaches(t, m, `executions_total{outcome=fatal,type=bad}`, 1)
 	require.EqualValues(t, 1, now["process_workers"])
 	require.EqualValues(t, 7, now["process_slots"])
-	require.EqualValues(t, 3, now["process_running"])
-	require.EqualValues(t, 3, now["process_held"])
+	require.Eventually(t, func() bool { // the bad one is counted before its slot is free
+		now = scrape(t, m)
+		return now["process_running"] == 3 && now["process_held"] == 3
+	}, 30*time.Second, 5*time.Millisecond)
 	reaches(t, m, "process_watching", 1)
-	close(hold)
+	release()
 	now = reaches(t, m, `executions_total{outcome=success,type=good}`, 3)
 	require.EqualValues(t, 4, now["claims_won_total"])
 	require.GreaterOrEqual(t, now["claims_attempted_total"], 4.0)

@@ -24,7 +24,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## 2,000 tasks, three workers, one killed, one frozen: nothing is lost
+demo: ## 2,000 tasks and a flow, three workers, two killed, one frozen: nothing is lost
 	$(GO) run ./cmd/mscheduler demo $(ARGS)
 
 .PHONY: check

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -21,11 +22,17 @@ func TestDemoLosesNothing(t *testing.T) {
 
 	var fields map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal([]byte(stdout), &fields))
-	require.Len(t, fields, 7, stdout)
+	require.Len(t, fields, 8, stdout)
 	var s struct {
 		Tasks, Succeeded, Lost, Takeovers, Fenced int
 		WallSeconds                               float64                         `json:"wall_seconds"`
 		DueToStart                                struct{ P50, P95, P99 float64 } `json:"due_to_start_ms"`
+		Flow                                      struct {
+			Status           string
+			Nodes, Succeeded int
+			Killed           string `json:"killed_worker"`
+			Took             string `json:"took_over_by"`
+		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(stdout), &s))
 	require.Equal(t, 150, s.Tasks)
@@ -38,6 +45,10 @@ func TestDemoLosesNothing(t *testing.T) {
 	require.Contains(t, stderr, "SIGKILL to worker-")
 	require.Contains(t, stderr, "SIGSTOP to worker-")
 	require.Contains(t, stderr, "late results were refused")
+	require.Equal(t, "FINISH 4 4", fmt.Sprint(s.Flow.Status, " ", s.Flow.Nodes, " ", s.Flow.Succeeded))
+	require.Contains(t, stderr, "SIGKILL to "+s.Flow.Killed+", which runs the node pay")
+	require.Contains(t, stderr, s.Flow.Took+" took over the node pay")
+	require.NotEqual(t, s.Flow.Killed, s.Flow.Took)
 
 	left, err := filepath.Glob(filepath.Join(tmp, "*"))
 	require.NoError(t, err)

@@ -16,6 +16,9 @@ process, and sends a file of http tasks. It kills one worker (SIGKILL) in the mi
 calls, and freezes another (SIGSTOP) until its leases lapse. Other workers take over their
 tasks. When the frozen worker wakes up, its late results are refused.
 
+Then it starts a flow of four nodes, kills the worker that runs one of them, and waits for the end
+of the flow.
+
 At the end the demo checks the target and every task. Each task must have had its effect and
 be Success by exactly one execution. The exit code is 0 only when nothing was lost.
 

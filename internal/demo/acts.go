@@ -41,6 +41,8 @@ func (d *demo) pick(ctx context.Context) (w *worker, held []holding, err error) 
 	}
 	d.Set(func() { d.target.holds[w.id] = make(chan struct{}) })
 	began := d.Clock.Monotonic()
+	// Nothing may change any more, because all that is left is held: look when patience is over.
+	defer time.AfterFunc(patience+time.Millisecond, func() { d.Set(func() {}) }).Stop()
 	err = d.until(ctx, "calls of "+w.id+" to be in flight", func() bool {
 		held = d.target.held(w.id)
 		return len(held) >= enough || len(held) > 0 && d.Clock.Monotonic()-began > patience

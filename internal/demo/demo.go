@@ -119,6 +119,7 @@ func (d *demo) play(ctx context.Context) (s Summary, err error) {
 		func(ctx context.Context) error { return d.reach(ctx, 45) },
 		func(ctx context.Context) error { s.frozen, err = d.freezeOne(ctx); return err },
 		d.drain,
+		func(ctx context.Context) error { return d.runFlow(ctx, &s) },
 		func(ctx context.Context) error { return d.Stop(ctx, 30*time.Second) },
 	} {
 		if err := step(ctx); err != nil {
@@ -126,7 +127,7 @@ func (d *demo) play(ctx context.Context) (s Summary, err error) {
 		}
 	}
 	s.WallSeconds = (d.Clock.Monotonic() - began).Round(time.Millisecond).Seconds()
-	d.view.note("every task has ended; checking each task")
+	d.view.note("checking each task")
 	d.view.close()
 	return s, d.verify(ctx, &s)
 }

@@ -7,6 +7,8 @@
 //	                      │
 //	                database ◀── send --file tasks.jsonl
 //
+// It ends with a flow of four nodes, of which the worker of one is killed.
+//
 // The target counts every effect and can keep the calls of one worker open, so that a
 // worker is certain to hold tasks when it is killed or frozen; nothing waits for luck.
 // What is reported comes from facts: events that the workers write, what the target
@@ -17,6 +19,7 @@
 //	tasks.go    the file of tasks
 //	workers.go  the worker processes and what they report
 //	acts.go     the kill and the freeze
+//	flow.go     the flow at the end
 //	view.go     what a person sees meanwhile
 //	verify.go   what is true afterwards;  summary.go  how it is told
 package demo

@@ -14,6 +14,7 @@ type Summary struct {
 	Fenced      int         `json:"fenced"`    // ends that came too late and were refused
 	WallSeconds float64     `json:"wall_seconds"`
 	DueToStart  Percentiles `json:"due_to_start_ms"`
+	Flow        flowResult  `json:"flow"` // the flow at the end
 
 	killed, frozen act
 	effects        int // at the target, in all
@@ -69,6 +70,8 @@ func (s *Summary) Text() string {
 		s.Takeovers, s.killed.worker, s.killed.took.Seconds(), s.frozen.worker, s.frozen.took.Seconds())
 	line("fenced", "%d late results from %s refused, %d of them successes", s.Fenced, s.frozen.worker, s.lateSuccesses)
 	line("due to started", "p50 %s, p95 %s, p99 %s", ms(s.DueToStart.P50), ms(s.DueToStart.P95), ms(s.DueToStart.P99))
+	line("flow", "%s: %d of %d nodes SUCCESS; %s took over the node %s %.1f s after the kill of %s",
+		s.Flow.Status, s.Flow.Success, s.Flow.Nodes, s.Flow.Took, killedNode, s.Flow.Takeover/1000, s.Flow.Killed)
 	line("wall time", "%.1f s", s.WallSeconds)
 	for _, w := range s.workers {
 		line(w.id, "%s executions finished, %d takeovers, %d late results refused", thousands(w.finished), w.taken, w.fenced)

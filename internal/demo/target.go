@@ -29,9 +29,10 @@ type target struct {
 	served   chan error
 
 	effects map[string]*effect            // by task
-	done    int                           // tasks with an effect
+	done    int                           // tasks with an effect, without those of the flow
 	flying  map[string]map[*call]struct{} // calls in flight, by worker
 	holds   map[string]chan struct{}      // by worker: closed when its calls may go on
+	pinned  map[string]chan struct{}      // by task: closed when its calls may go on
 }
 
 type effect struct {
@@ -44,6 +45,7 @@ type effect struct {
 type call struct {
 	holding
 	*effect
+	key   string
 	token string
 	held  bool
 }
@@ -55,7 +57,7 @@ func startTarget(f *fleet.Fleet) (*target, error) {
 	}
 	t := &target{
 		Fleet: f, listener: l, served: make(chan error, 1),
-		effects: map[string]*effect{}, flying: map[string]map[*call]struct{}{}, holds: map[string]chan struct{}{},
+		effects: map[string]*effect{}, flying: map[string]map[*call]struct{}{}, holds: map[string]chan struct{}{}, pinned: map[string]chan struct{}{},
 	}
 	t.server = &http.Server{Handler: http.HandlerFunc(t.serve), ReadHeaderTimeout: 10 * time.Second}
 	go func() { t.served <- t.server.Serve(l) }()
@@ -82,7 +84,7 @@ func (t *target) close() {
 
 func (t *target) serve(w http.ResponseWriter, r *http.Request) {
 	key, worker := strings.TrimPrefix(r.URL.Path, "/effect/"), r.Header.Get("Mscheduler-Worker-Id")
-	c := &call{holding: holding{task: taskID(key)}, token: r.Header.Get("Mscheduler-Fencing-Token")}
+	c := &call{holding: holding{task: taskID(key)}, key: key, token: r.Header.Get("Mscheduler-Fencing-Token")}
 	_, c.exec, _ = strings.Cut(strings.TrimPrefix(r.Header.Get("Mscheduler-Execution-Id"), c.task+"@"), "@") // behind the generation
 	t.Set(func() { t.arrive(key, worker, c) })
 	defer t.Set(func() { delete(t.flying[worker], c) })
@@ -91,7 +93,9 @@ func (t *target) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	var gate chan struct{} // nil when the worker's calls are not held
 	t.Set(func() {
-		gate = t.holds[worker]
+		if gate = t.pinned[key]; gate == nil {
+			gate = t.holds[worker]
+		}
 		c.held = gate != nil
 	})
 	if gate != nil {
@@ -120,7 +124,7 @@ func (t *target) arrive(key, worker string, c *call) {
 }
 
 func (t *target) happen(c *call) int {
-	if c.count++; c.count == 1 {
+	if c.count++; c.count == 1 && !strings.HasPrefix(c.key, flowKeys) {
 		t.done++
 	}
 	if c.token < c.newest {

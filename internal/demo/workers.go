@@ -82,7 +82,8 @@ func (d *demo) startWorkers(ctx context.Context) error {
 	}
 	d.view.note("started %d workers, each in its own process", d.Workers)
 	return d.poll(ctx, "the workers to start", func() (bool, error) {
-		docs, err := d.db.Store.Workers.List(ctx)
+		docs, err := d.db.Store.Workers.List(ctx) // of engines, too
+		n := 0
 		d.Set(func() {
 			for _, w := range d.workers {
 				for _, doc := range docs {
@@ -90,9 +91,12 @@ func (d *demo) startWorkers(ctx context.Context) error {
 						w.state = working
 					}
 				}
+				if w.state == working {
+					n++
+				}
 			}
 		})
-		return len(docs) == d.Workers, err
+		return n == d.Workers, err
 	})
 }
 
@@ -101,7 +105,7 @@ func (d *demo) startWorkers(ctx context.Context) error {
 func (d *demo) startWorker(id string) (err error) {
 	w := &worker{id: id, state: starting, reports: map[string]bool{}}
 	c := d.command(id, "work", "--worker-id", id, "--concurrency", fmt.Sprint(d.Concurrency), "--poll-interval", "1s",
-		"--events", "--stop-with-stdin", "--log-level", "info")
+		"--flow", "--events", "--stop-with-stdin", "--log-level", "info")
 	c.Log = filepath.Join(d.dir, id+".log")
 	c.Line = func(line []byte) error {
 		var e event

@@ -161,24 +161,38 @@ func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
 		pings[i] = store.Ping{ID: l.task.ID, ExecID: l.execID, Index: l.index, Many: l.Many(), Until: lifecycle.Lease(l.entry(), l.length, now)}
 		byPing[[2]string{l.task.ID, l.execID}] = x
 	}
-	lost, err := k.cfg.Store.Tasks.Pings(call, pings, interval/4)
+	unsure, err := k.cfg.Store.Tasks.Extend(call, pings, interval/4)
 	k.cfg.Health.Report(err)
+	prove := func(p *store.Ping) {
+		if x, kept := byPing[[2]string{p.ID, p.ExecID}]; kept && !p.Missed {
+			l := x.Lease()
+			l.prove(sent, p.Until.Sub(now), p.Until.Equal(l.entry().Deadline))
+		}
+	}
+	for i := range pings { // answered pings count, whatever the results of the others
+		prove(&pings[i])
+	}
+	if err == nil && len(unsure) > 0 {
+		// The search for held documents may have taken all of the time. This read waits for nobody,
+		// so it has a time of its own.
+		look, cancel := k.cfg.Health.Call(ctx, limit)
+		defer cancel()
+		var lost []store.Ping
+		lost, err = k.cfg.Store.Tasks.Lost(look, unsure)
+		k.cfg.Health.Report(err)
+		for _, p := range lost {
+			x := byPing[[2]string{p.ID, p.ExecID}]
+			delete(byPing, [2]string{p.ID, p.ExecID})
+			k.cfg.Lost(x)
+		}
+		for _, p := range unsure {
+			prove(p)
+		}
+	}
 	if err == nil {
 		k.batches.Add(1)
 	} else if ctx.Err() == nil && store.Classify(err) == store.Fatal {
 		k.cfg.Log.Error().Err(err).Msg("could not ping; retrying")
-	}
-	// Answered pings count, whatever the results of the others.
-	for _, p := range lost {
-		x := byPing[[2]string{p.ID, p.ExecID}]
-		delete(byPing, [2]string{p.ID, p.ExecID})
-		k.cfg.Lost(x)
-	}
-	for i, p := range pings {
-		if _, kept := byPing[[2]string{p.ID, p.ExecID}]; kept && !p.Missed {
-			l := batch[i].Lease()
-			l.prove(sent, p.Until.Sub(now), p.Until.Equal(l.entry().Deadline))
-		}
 	}
 	return err == nil
 }

@@ -24,18 +24,28 @@ type Ping struct {
 	Index  int  // of the execution in worker_states
 	Many   bool // the task wants several workers
 	Until  time.Time
-	// Missed is set by [Tasks.Pings]: the lease is not known to be extended, because
+	// Missed is set by [Tasks.Extend]: the lease is not known to be extended, because
 	// somebody else holds the document, or because of the error.
 	Missed bool
+	held   bool // somebody else holds the document
 }
 
-// Pings extends leases, one statement for all executions with the same new lease, and
-// returns those that are lost: their execution has ended or is gone. A lease is never
-// shortened. With several workers lapse_at stays: another's lease may end before ours,
-// and who finds lapse_at early repairs it. What is answered counts also where an error or
+// Pings is [Tasks.Extend] and [Tasks.Lost].
+func (s *Tasks) Pings(ctx context.Context, pings []Ping, search time.Duration) (lost []Ping, err error) {
+	unsure, err := s.Extend(ctx, pings, search)
+	if err != nil {
+		return nil, err
+	}
+	return s.Lost(ctx, unsure)
+}
+
+// Extend extends leases, one statement for all executions with the same new lease, and
+// returns those of which it does not know whether they are extended or lost; [Tasks.Lost] tells.
+// A lease is never shortened. With several workers lapse_at stays: another's lease may end before
+// ours, and who finds lapse_at early repairs it. What is answered counts also where an error or
 // the end of ctx came between: the others are missed. search is that of [Tasks.Writes].
 // Index: _id.
-func (s *Tasks) Pings(ctx context.Context, pings []Ping, search time.Duration) (lost []Ping, err error) {
+func (s *Tasks) Extend(ctx context.Context, pings []Ping, search time.Duration) (unsure []*Ping, err error) {
 	if len(pings) == 0 {
 		return nil, nil
 	}
@@ -58,20 +68,14 @@ func (s *Tasks) Pings(ctx context.Context, pings []Ping, search time.Duration) (
 		return nil, nil
 	}
 	nothing := x.unsure == nil
-	var unsure []*Ping
 	for i := range pings {
-		if pings[i].Missed = nothing || x.unsure[pings[i].ID]; pings[i].Missed {
-			unsure = append(unsure, &pings[i])
+		p := &pings[i]
+		p.held = x.held[p.ID]
+		if p.Missed = nothing || x.unsure[p.ID]; p.Missed {
+			unsure = append(unsure, p)
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	lost, err = s.lostAmong(ctx, unsure)
-	for _, p := range unsure { // no command has waited until a majority has these leases
-		p.Missed = p.Missed || x.held[p.ID]
-	}
-	return lost, err
+	return unsure, err
 }
 
 // pingStatement is the statement of pings with the same index and lease.
@@ -119,10 +123,13 @@ func appendOpen(dst []byte, path string, execs []string) []byte {
 	return dst
 }
 
-// lostAmong reads which of the pinged executions no longer hold their tasks, and takes the
-// mark from those whose leases were extended. A task whose write was merely delayed is not
-// lost: only an ended or absent execution is. Index: _id.
-func (s *Tasks) lostAmong(ctx context.Context, missed []*Ping) ([]Ping, error) {
+// Lost reads which of the executions that [Tasks.Extend] returned no longer hold their tasks, and
+// takes the mark from those whose leases were extended. A task whose write was merely delayed is
+// not lost: only an ended or absent execution is. Index: _id.
+func (s *Tasks) Lost(ctx context.Context, missed []*Ping) ([]Ping, error) {
+	if len(missed) == 0 {
+		return nil, nil
+	}
 	ids := collect(missed, func(p *Ping) string { return p.ID })
 	tasks, err := byIDs(ctx, s.tasks, "looking at pinged executions", ids, options.Find().SetProjection(fields("worker_states")))
 	if err != nil {
@@ -140,6 +147,9 @@ func (s *Tasks) lostAmong(ctx context.Context, missed []*Ping) ([]Ping, error) {
 			continue
 		}
 		p.Missed = st.PingExpireTime.Before(clock.Millis(p.Until))
+	}
+	for _, p := range missed { // no command has waited until a majority has these leases
+		p.Missed = p.Missed || p.held
 	}
 	return lost, nil
 }

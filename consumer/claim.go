@@ -93,10 +93,11 @@ func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome) {
 	c.apart.Go(func() {
 		defer close(tried)
 		defer release()
-		apart := claim.Outcome{ExecID: out.ExecID, Grants: out.Grants}
+		apart := claim.Outcome{ExecID: out.ExecID, Grants: out.Grants, MayArrive: out.MayArrive}
 		if c.claimer.Write(ctx, out.Held, store.Patience, &apart) != nil {
 			return // they may have been won: the sweeper finds out
 		}
+		c.claimer.Abandon(ctx, &apart)
 		c.gate.Return(apart.Unused...)
 		c.settled(&apart)
 	})

@@ -273,10 +273,29 @@ func (c *Consumer) writeFollows(batch []*following) {
 	}
 	again := c.ends.Settle(ends, writes, results)
 	for i, f := range both {
+		if written[i].Claimed.Held {
+			c.heldFollow(f)
+			continue
+		}
 		c.settleFollow(f, written[i].Claimed, sent)
 	}
 	for _, e := range again {
 		c.ends.Put(e)
+	}
+}
+
+// heldFollow is for a claim that was not written, as far as is known, because another client holds
+// the task. The permit is for other tasks meanwhile.
+func (c *Consumer) heldFollow(f *following) {
+	c.seeker.Refused.AddHeld(f.s.task.ID, c.store.Clock.Now())
+	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
+	defer cancel()
+	never, err := c.store.Tasks.NeverWritten(ctx, []store.Write{f.claim})
+	c.health.Report(err)
+	if never[0] {
+		c.settleSuccessor(f.x, ready)
+	} else {
+		c.settleSuccessor(f.x, unknowable)
 	}
 }
 

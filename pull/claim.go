@@ -31,6 +31,7 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		f.exec = claim.NewExecID()
 		out, err := f.claimer.Claim(ctx, claim.Bid{ExecID: f.exec, Tasks: found, Search: store.Patience})
 		crowd.settle(dealt)
+		f.claimer.Abandon(ctx, &out)
 		f.p.room.Limits.Return(out.Unused...)
 		if err != nil {
 			return err // what was won of limited tasks the sweeper finds out
@@ -66,7 +67,7 @@ func (f *fetch) find(ctx context.Context, c *crowd, rivals int) (found, dealt []
 		return nil, nil, false, err
 	}
 	if len(got.dealt)+len(rare) == 0 && got.passed { // what it refused keeps others from being found
-		own, err := f.seeker.look(ctx, f.types, f.left, f.p.memory.news.Load())
+		own, err := f.seeker.look(ctx, f.types, f.left, f.p.memory.news.Load(), true)
 		return own.Tasks, nil, own.Complete(), err
 	}
 	return claim.Best(slices.Concat(rare, got.dealt), f.left), got.dealt, len(got.dealt) < f.left, nil

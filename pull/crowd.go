@@ -150,7 +150,7 @@ func (c *crowd) lookFor(ctx context.Context, asks []*ask, look int) (more bool, 
 	case look > 0: // what was dealt stands where it stood
 		got, err = c.seeker.lookBehind(ctx, c.types, min(most, maxFetch), out)
 	default:
-		got, err = c.seeker.look(ctx, c.types, min(most+out, maxFetch), news)
+		got, err = c.seeker.look(ctx, c.types, min(most+out, maxFetch), news, false)
 	}
 
 	c.mu.Lock()

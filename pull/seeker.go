@@ -86,13 +86,14 @@ func (p *memory) hear(t *model.Task) {
 }
 
 // look reads candidates where the queue begins. A look that took d and found nothing is not
-// repeated before 20 d have passed, unless this process has written a task since.
-func (s *seeker) look(ctx context.Context, types []string, n int, news uint64) (got claim.Catch, err error) {
+// repeated before 20 d have passed, unless this process has written a task since. whole looks at
+// everything, whatever is known.
+func (s *seeker) look(ctx context.Context, types []string, n int, news uint64, whole bool) (got claim.Catch, err error) {
 	if s.empty.Load() == news+1 && s.pace.Left() > 0 {
 		return got, nil
 	}
 	err = s.pace.Do(func() (err error) {
-		got, err = s.Find(ctx, types, claim.Aim{AtHead: true, Whole: s.Refused.Full(), Take: n})
+		got, err = s.Find(ctx, types, claim.Aim{AtHead: true, Whole: whole || s.Refused.Full(), Take: n})
 		return err
 	})
 	switch {

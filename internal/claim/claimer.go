@@ -68,6 +68,8 @@ type Outcome struct {
 	// Held claims were not written, because they shared a command with a document that another
 	// client holds. They may be written again, and their grants stay with them.
 	Held []store.Write
+	// MayArrive says that held claims may be on their way, because an answer was lost.
+	MayArrive bool
 	// HeldRepairs are repairs of which the same is true.
 	HeldRepairs []store.Write
 	Lost        int // another client changed the task first
@@ -95,7 +97,7 @@ func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
 	for t, retry := range d.refused {
 		c.Refused.Add(t.ID, now, retry)
 	}
-	out.Refused, out.Unasked = len(d.refused), d.unasked
+	out.Refused, out.Unasked = out.Refused+len(d.refused), d.unasked
 	unused := maps.Clone(out.Grants)
 	if d.wrong > 0 {
 		c.Log.Warn().Int("tasks", d.wrong).Str("task_id", d.repairs[0].Before.ID).Msg("repairing derived fields that contradict the task")
@@ -125,6 +127,9 @@ func (c *Claimer) admit(ctx context.Context, b Bid, out *Outcome) (left []*model
 		eff, _ := c.Terms(t)
 		if eff == nil || !c.Gate.Limited(t) || !lifecycle.ConditionsMet(c.Only, t) || lifecycle.Claimable(t, c.WorkerID, *eff, now) != "" {
 			left = append(left, t) // it is refused, or repaired, as any other
+		} else if c.Store.ProbeLater(t.ID) {
+			c.Refused.AddHeld(t.ID, now) // a grant would only be kept from others
+			out.Refused++
 		} else if b.MayAsk == nil || b.MayAsk(t) {
 			ask = append(ask, t)
 			left = append(left, t)
@@ -193,10 +198,11 @@ func (c *Claimer) Repair(ctx context.Context, repairs []store.Write, search time
 // have been won.
 func (c *Claimer) Write(ctx context.Context, claims []store.Write, search time.Duration, out *Outcome) error {
 	out.Sent = clock.Read(c.Store.Local())
-	written, err := c.write(ctx, claims, out.ExecID, search)
+	written, lost, err := c.write(ctx, claims, out.ExecID, search)
 	if err != nil {
 		return err
 	}
+	out.MayArrive = out.MayArrive || lost
 	before, won := out.Claims(), len(out.Won)
 	for i, w := range written {
 		claim := claims[i]
@@ -223,20 +229,45 @@ func (c *Claimer) Write(ctx context.Context, claims []store.Write, search time.D
 	return nil
 }
 
+// Abandon is for claims that are held and will not be written again. The grants of those that have
+// certainly not been written are for other tasks: they become unused. Those of the others are left
+// to the sweeper.
+func (c *Claimer) Abandon(ctx context.Context, out *Outcome) {
+	var granted []store.Write
+	for _, w := range out.Held {
+		if _, ok := out.Grants[w.Before]; ok {
+			granted = append(granted, w)
+		}
+	}
+	if len(granted) == 0 || out.MayArrive {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	never, err := c.Store.Tasks.NeverWritten(ctx, granted)
+	c.Report(err)
+	for i, w := range granted {
+		if never[i] {
+			out.Unused = append(out.Unused, out.Grants[w.Before])
+		}
+	}
+}
+
 // write writes claims and settles a lost answer.
-func (c *Claimer) write(ctx context.Context, claims []store.Write, execID string, search time.Duration) ([]store.Written, error) {
+func (c *Claimer) write(ctx context.Context, claims []store.Write, execID string, search time.Duration) (written []store.Written, lost bool, err error) {
 	call, cancel := context.WithTimeout(ctx, callTime)
 	send := c.Send
 	if send == nil {
 		send = c.Store.Tasks.Writes
 	}
-	written, err := send(store.For(call, store.Claiming), claims, search)
+	written, err = send(store.For(call, store.Claiming), claims, search)
 	cancel()
 	if err == nil || store.Classify(err) == store.Fatal {
-		return written, err
+		return written, false, err
 	}
 	// Also where the last command never reached the server: one before it may have.
-	return c.Settle(claims, execID, err)
+	written, err = c.Settle(claims, execID, err)
+	return written, true, err
 }
 
 // Settle asks, until the server answers, which of the claims were won whose answer was lost with

@@ -83,7 +83,7 @@ func (c *Claimer) TakeOver(ctx context.Context, writes []store.Write, execID str
 	var current map[string]*model.Task
 	if len(writes) <= singly {
 		written, current, err = c.takeOverSingly(ctx, writes, execID)
-	} else if written, err = c.write(ctx, writes, execID, store.Patience); err == nil {
+	} else if written, _, err = c.write(ctx, writes, execID, store.Patience); err == nil {
 		current, err = c.readBack(writes)
 	}
 	for i, w := range writes[:len(written)] {

@@ -105,6 +105,26 @@ func (s *Tasks) look(ctx context.Context, writes []Write, x *executed) ([]Writte
 	return out, nil
 }
 
+// NeverWritten says which of the writes that [Tasks.Writes] left held are certainly not carried out,
+// now and later: its commands have all been answered, and the primary does not have them. It is of
+// no use behind a router, which may answer before the shard does. Index: _id.
+func (s *Tasks) NeverWritten(ctx context.Context, writes []Write) ([]bool, error) {
+	never := make([]bool, len(writes))
+	if t, err := s.Topology(ctx); err != nil || t.Sharded || len(writes) == 0 {
+		return never, err
+	}
+	ids := make([]string, len(writes))
+	for i, w := range writes {
+		ids[i] = w.After.ID
+	}
+	current, err := s.forRules(ctx, ids, false)
+	for i := range writes {
+		w, cur := &writes[i], current[ids[i]]
+		never[i] = cur != nil && !w.seenIn(cur) && w.refutedBy(cur)
+	}
+	return never, err
+}
+
 // lookSlack is how many more than the missing ones are looked at, at each end.
 const lookSlack = 16
 

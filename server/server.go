@@ -11,8 +11,13 @@ import (
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/rest"
 )
+
+// Issuer is an identity provider (OpenID Connect) whose tokens are accepted beside those of
+// `mscheduler token create`.
+type Issuer = access.Issuer
 
 // Config of a [Server]. Database is required.
 type Config struct {
@@ -30,6 +35,8 @@ type Config struct {
 	// token within five seconds. Otherwise each request needs a token (mscheduler token create), but those
 	// to /livez, to /readyz and to /api/v1/callbacks/, whose path has a token of its own.
 	NoTokens bool
+	// Issuer is an identity provider whose tokens are accepted, too; nil = none. It excludes NoTokens.
+	Issuer *Issuer
 	// Version of the program, for the description of the API.
 	Version string
 	// Logger of failures whose reason the API does not tell; defaults to none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,8 +44,9 @@ func (e *TooManyError) Error() string {
 
 // Config of a [Guard].
 type Config struct {
-	Store *store.Store
-	Log   zerolog.Logger
+	Store  *store.Store
+	Issuer *Issuer // whose tokens are accepted, too, and whose Check was nil; nil = none
+	Log    zerolog.Logger
 }
 
 // Guard checks tokens for one process. It is safe for concurrent use. It has no goroutine while nobody
@@ -61,6 +63,7 @@ type Guard struct {
 	reads    *groupcommit.Queue[*question]
 	uses     *groupcommit.Queue[string]
 	noted    clock.Seldom // whose use was noted within the last minute
+	issuer   *issuer      // nil = none
 
 	mu sync.Mutex
 	// known and missing are apart, so that ids which somebody made up never displace tokens.
@@ -96,14 +99,17 @@ func New(c Config) *Guard {
 	}
 	g.reads = groupcommit.New(perBatch, g.answer)
 	g.uses = groupcommit.New(usesQueued, g.note)
+	if c.Issuer != nil {
+		g.issuer = newIssuer(*c.Issuer, g.clock, g.store.Clock.Now, c.Log)
+	}
 	return g
 }
 
 // Check returns what the token allows. from is the address that sent it, as "ip" or "ip:port", for the
 // limiter of failed sign-ins.
 //
-// The errors are [ErrNoToken], [ErrExpired], a [*TooManyError], the cause of ctx if that ends first, and
-// those of the database; the last ones say nothing about the token.
+// The errors are [ErrNoToken], [ErrExpired], [ErrNoRights], [ErrNoKeys], a [*TooManyError], the cause of ctx if
+// that ends first, and those of the database; the last ones say nothing about the token.
 //
 // The limiter keeps wrong tokens from the database. It never refuses a right token that the process has
 // seen: behind one address there may be many clients, and one of them with an old token must not lock
@@ -113,6 +119,9 @@ func (g *Guard) Check(ctx context.Context, text, from string) (Grant, error) {
 		return Grant{}, ErrNoToken
 	}
 	from = address(from)
+	if g.issuer != nil && !strings.HasPrefix(text, prefix) {
+		return g.checkIssued(ctx, text, from)
+	}
 	id, secret, ok := Split(text)
 	given := hash(secret)
 	token, fresh := g.recall(id)
@@ -136,6 +145,24 @@ func (g *Guard) Check(ctx context.Context, text, from string) (Grant, error) {
 	}
 	g.used(ctx, id)
 	return Grant{Token: token.ID, Name: token.Name, Role: Role(token.Role), Tenants: slices.Clone(token.Tenants)}, nil
+}
+
+// checkIssued is Check for a token of the issuer. An address with too many failures has a right one accepted,
+// too, if the process knows its key.
+func (g *Guard) checkIssued(ctx context.Context, text, from string) (Grant, error) {
+	if err := g.store.FreshClock(ctx); err != nil { // by which expiries are judged
+		return Grant{}, fmt.Errorf("checking a token: %w", err)
+	}
+	wait := g.failures.wait(from)
+	grant, err := g.issuer.check(ctx, text, wait <= 0)
+	if !errors.Is(err, ErrNoToken) {
+		return grant, err
+	}
+	if wait > 0 {
+		return Grant{}, &TooManyError{RetryAfter: wait}
+	}
+	g.failures.failed(from)
+	return Grant{}, err
 }
 
 // Any reports whether there is a token, be it revoked or expired: whether this deployment uses them. A
@@ -244,7 +271,14 @@ func (g *Guard) used(ctx context.Context, id string) {
 }
 
 // Wait returns when all uses so far are written, or with the cause of ctx: for a graceful stop.
-func (g *Guard) Wait(ctx context.Context) error { return g.uses.Wait(ctx) }
+func (g *Guard) Wait(ctx context.Context) error {
+	if g.issuer != nil {
+		if err := g.issuer.keys.reads.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return g.uses.Wait(ctx)
+}
 
 // note writes a batch of uses. Who asks when a token was last used may get the time before.
 func (g *Guard) note(ids []string) {

@@ -62,7 +62,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-func newGate(t *testing.T) *gate {
+func newGate(t *testing.T, change ...func(*Config)) *gate {
 	t.Helper()
 	x := &gate{t: t, hand: &hand{}, log: &lines{}, proxy: testdb.Behind(t), sent: map[string]int{}}
 	client, err := mongo.Connect(options.Client().ApplyURI(x.proxy.URI()).SetServerSelectionTimeout(300 * time.Millisecond).SetMonitor(&event.CommandMonitor{
@@ -78,7 +78,11 @@ func newGate(t *testing.T) *gate {
 	testdb.Closes(t, client.Disconnect)
 	x.db = testdb.New(t)
 	x.over = client.Database(x.db.Name())
-	x.Guard = New(Config{Store: x.open(), Log: zerolog.New(x.log)})
+	c := Config{Store: x.open(), Log: zerolog.New(x.log)}
+	for _, f := range change {
+		f(&c)
+	}
+	x.Guard = New(c)
 	testdb.Closes(t, func(ctx context.Context) error {
 		if err := x.reads.Wait(ctx); err != nil {
 			return err

@@ -50,18 +50,23 @@ func ParseRole(field, text string) (Role, error) {
 
 // Grant is what a token allows its holder. The zero value has no role, so it allows nothing.
 type Grant struct {
-	Token   string   // its id, which is public
-	Name    string   // of the token
+	Token   string   // its id, which is public; "" = it is not one of ours
+	Subject string   // whom an issuer's token names; "" = it is not an issuer's
+	Name    string   // of the token, or of the subject
 	Role    Role     // what its holder may do
 	Tenants []string // whose things it may see and change; nil = all tenants, [model.NoTenant] = what has none
 }
 
 // Who names the holder, for the audit.
 func (g Grant) Who() string {
-	if g.Token == "" {
+	switch {
+	case g.Token != "":
+		return "token/" + g.Token
+	case g.Subject != "":
+		return "oidc/" + g.Subject
+	default:
 		return "anybody"
 	}
-	return "token/" + g.Token
 }
 
 // Sees reports whether the grant covers the things of the tenant; "" and [model.NoTenant] are those

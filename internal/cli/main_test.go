@@ -27,7 +27,8 @@ type session struct {
 	dir      string
 	stdin    string
 	terminal bool
-	secret   string // MSCHEDULER_SECRET_KEY
+	secret   string      // MSCHEDULER_SECRET_KEY
+	env      Environment // what else the environment says
 }
 
 // result is what a command left.
@@ -70,9 +71,11 @@ func (b *lockedBuffer) String() string {
 }
 
 func (s *session) process(args []string, out, errs *lockedBuffer) Process {
+	env := s.env
+	env.URI, env.Database, env.SecretKey = s.uri, s.database, s.secret
 	return Process{
 		Args: args, Stdin: strings.NewReader(s.stdin), Stdout: out, Stderr: errs, StdinTerminal: s.terminal,
-		Env: Environment{URI: s.uri, Database: s.database, SecretKey: s.secret}, Dir: s.dir,
+		Env: env, Dir: s.dir,
 		Environ: []string{"PATH=/usr/bin:/bin", "MSCHEDULER_MONGODB_URI=secret"},
 	}
 }

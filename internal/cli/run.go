@@ -41,6 +41,14 @@ type Environment struct {
 	WorkerID    string `envconfig:"WORKER_ID"`   // --worker-id of work
 	Concurrency int    `envconfig:"CONCURRENCY"` // --concurrency of work
 	SecretKey   string `envconfig:"SECRET_KEY"`  // no flag: a command line is seen by others
+
+	// Of serve: --oidc-issuer and so on.
+	OIDCIssuer       string `envconfig:"OIDC_ISSUER"`
+	OIDCJWKS         string `envconfig:"OIDC_JWKS"`
+	OIDCAudience     string `envconfig:"OIDC_AUDIENCE"`
+	OIDCRoles        string `envconfig:"OIDC_ROLES"`
+	OIDCRoleClaim    string `envconfig:"OIDC_ROLE_CLAIM"`
+	OIDCTenantsClaim string `envconfig:"OIDC_TENANTS_CLAIM"`
 }
 
 // Process is what the commands see of the process they run in.

@@ -22,6 +22,9 @@ The API is under /api/v1 and describes itself at /api/v1/openapi.json. Requests 
 (mscheduler token create). Until the first token exists, serve binds to loopback addresses only,
 and everybody on this machine may do everything. /livez and /readyz answer without a token.
 
+--oidc-issuer accepts tokens of an identity provider, too, and maps their claims to roles and
+tenants. Then every request needs a token from the start.
+
 --metrics-bind shows metrics at an address of their own.
 
 Asynchronous HTTP targets of periodic rules complete their runs at /api/v1/callbacks/{token}.
@@ -36,6 +39,8 @@ type serveFlags struct {
 	bind                string
 	tlsCert, tlsKey     string
 	certs               *certificates // of these
+	provider            issuerFlags
+	issuer              *server.Issuer // whom they name; nil = none
 	noWorker, noEngines bool
 }
 
@@ -52,6 +57,9 @@ func (a *app) serveCommand() *cobra.Command {
 			if (f.tlsCert == "") != (f.tlsKey == "") {
 				return usage("--tls-cert and --tls-key belong together")
 			}
+			if f.issuer, err = f.provider.issuer(&a.Env); err != nil {
+				return err
+			}
 			conn, stop, err := a.observed(cmd.Context(), &o)
 			if err != nil {
 				return err
@@ -62,6 +70,7 @@ func (a *app) serveCommand() *cobra.Command {
 	}
 	f.register(cmd.Flags())
 	o.register(cmd.Flags())
+	f.provider.register(cmd.Flags())
 	_ = cmd.Flags().MarkHidden("completion-addr")
 	cmd.Flags().Lookup("completion-url").Usage = "public URL of this API, which asynchronous HTTP targets call (default: the address of --bind)"
 	cmd.Flags().StringVar(&f.bind, "bind", "127.0.0.1:8080", "address to listen on; :8080 is every address of the machine")
@@ -88,7 +97,7 @@ func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg co
 		return usage("--bind: %v", err)
 	}
 	defer func() { _ = listener.Close() }() // if Serve has not
-	open, err := a.openTo(ctx, conn, listener.Addr())
+	open, err := a.openTo(ctx, conn, f, listener.Addr())
 	if err != nil {
 		return err
 	}
@@ -96,7 +105,7 @@ func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg co
 		return err
 	}
 	api, err := server.New(server.Config{
-		Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, NoTokens: open, Version: version(), Logger: cfg.Logger,
+		Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, NoTokens: open, Issuer: f.issuer, Version: version(), Logger: cfg.Logger,
 	})
 	if err != nil {
 		return err
@@ -120,9 +129,12 @@ func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg co
 	return together(ctx, serve, engines...)
 }
 
-// openTo says whether requests need no token: where nobody but this machine can reach the server, and no
-// token was ever made.
-func (a *app) openTo(ctx context.Context, conn *connection, addr net.Addr) (bool, error) {
+// openTo says whether requests need no token: where nobody but this machine can reach the server, no token was
+// ever made, and nobody else issues them.
+func (a *app) openTo(ctx context.Context, conn *connection, f *serveFlags, addr net.Addr) (bool, error) {
+	if f.issuer != nil {
+		return false, nil
+	}
 	tokens, unread, err := conn.store.Tokens.List(ctx)
 	at, ok := addr.(*net.TCPAddr)
 	switch {
@@ -131,7 +143,7 @@ func (a *app) openTo(ctx context.Context, conn *connection, addr net.Addr) (bool
 	case ok && at.IP.IsLoopback():
 		return true, nil
 	default:
-		return false, coded(ExitRefused, "there is no token, and %s can be reached from other machines; create one first: mscheduler token create NAME --role admin", addr)
+		return false, coded(ExitRefused, "there is no token, and %s can be reached from other machines; create one first: mscheduler token create NAME --role admin (or accept those of a provider: --oidc-issuer)", addr)
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/fakeissuer"
 )
 
 // serving starts `serve` and returns the address of its API.
@@ -130,4 +132,34 @@ func TestServeReadsANewCertificateWithoutARestart(t *testing.T) {
 	require.EqualValues(t, 2, serial())
 	require.NoError(t, os.WriteFile(key, []byte("broken"), 0o600))
 	require.EqualValues(t, 2, serial(), "the old one serves while the new one cannot be read")
+}
+
+func TestServeAcceptsTokensOfAnIdentityProvider(t *testing.T) {
+	s := newSession(t)
+	provider, err := fakeissuer.New()
+	require.NoError(t, err)
+	keys := filepath.Join(s.dir, "keys.json")
+	require.NoError(t, os.WriteFile(keys, provider.KeySet(), 0o600))
+	s.env.OIDCIssuer, s.env.OIDCRoles, s.env.OIDCAudience = fakeissuer.URL, "viewer=staff, admin=root", "another"
+	url, errs, _ := s.serving("--no-worker", "--no-engines", "--bind", "0.0.0.0:0", "--completion-url", "http://127.0.0.1", "--oidc-jwks", keys,
+		"--oidc-audience", fakeissuer.Audience, "--oidc-role-claim", "groups", "--oidc-tenants-claim", "tenants")
+	require.NotContains(t, errs.String(), "there is no token", "not even while there is none")
+	url = "http://127.0.0.1" + url[strings.LastIndex(url, ":"):]
+	status, _ := s.request(http.MethodGet, url+"/api/v1/tasks", "", "")
+	require.Equal(t, http.StatusUnauthorized, status)
+	staff, err := provider.Token(map[string]any{"groups": []string{"staff"}, "tenants": []string{"shop"}})
+	require.NoError(t, err)
+	status, text := s.request(http.MethodGet, url+"/api/v1/tasks?tenant=shop", staff, "")
+	require.Equal(t, http.StatusOK, status, text)
+	status, text = s.request(http.MethodGet, url+"/api/v1/tasks?tenant=other", staff, "")
+	require.Equal(t, http.StatusForbidden, status, text)
+
+	all := []string{"serve", "--oidc-issuer", "https://id.example.org", "--oidc-jwks", keys, "--oidc-audience", "a", "--oidc-roles", "admin=root"}
+	s.env.OIDCIssuer, s.env.OIDCRoles, s.env.OIDCAudience = "", "", ""
+	s.fails(ExitUsage, []string{"--oidc-jwks is required", "--oidc-audience is required", "--oidc-roles has 0 values"}, all[:3]...)
+	s.fails(ExitUsage, []string{"--oidc-issuer is required"}, "serve", "--oidc-audience", "a")
+	s.fails(ExitUsage, []string{`--oidc-jwks is "http://id.example.org/keys"; want an https URL`}, append(all, "--oidc-jwks", "http://id.example.org/keys")...)
+	s.fails(ExitUsage, []string{`--oidc-roles is "king"`}, append(all, "--oidc-roles", "king=root2")...)
+	s.fails(ExitUsage, []string{`--oidc-roles has "root"; want ROLE=VALUE`}, append(all, "--oidc-roles", "root")...)
+	s.fails(ExitUsage, []string{`--oidc-roles maps "root" to admin and viewer`}, append(all, "--oidc-roles", "viewer=root")...)
 }

@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"internal/groupcommit": {},
 	"internal/follow":      {"core", "internal/store"},
 	"internal/store":       {"core"},
-	"internal/access":      {"core", "internal/groupcommit", "internal/store"},
+	"internal/access":      {"core", "internal/groupcommit", "internal/httpcall", "internal/store"},
 	"internal/tasktypes":   {"core", "internal/store"},
 	"internal/decision":    {"core", "internal/store", "internal/tasktypes"},
 	"internal/claim":       {"core", "internal/store", "internal/tasktypes", "internal/limits"},
@@ -89,12 +89,13 @@ var mayImport = map[string][]string{
 	},
 	"cmd/mscheduler": {"internal/cli"},
 	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/audit", "internal/builtin", "internal/bulk", "internal/census", "internal/command", "internal/facts", "internal/failure", "internal/follow", "internal/form", "internal/probe", "internal/rulechange", "internal/secret", "internal/stats", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
-	"server":         {"internal/rest"},
+	"server":         {"internal/access", "internal/rest"},
 	"metrics":        {"core", "internal/census", "internal/store"},
 
 	// Tests.
 	"internal/engine":     {"internal/embedded", "internal/clock", "internal/fleet"},
 	"internal/fakeworker": {"core", "internal/store"},
+	"internal/fakeissuer": {},
 	"internal/proxy":      {},
 	"internal/scenario":   {},
 	"internal/testdb":     {"internal/engine", "internal/embedded", "internal/proxy"},
@@ -166,13 +167,15 @@ var onlyBelow = []struct {
 	{"github.com/goccy/go-yaml/...", []string{"internal/form"}, "the written forms of documents have one room"},
 	{"github.com/prometheus/...", []string{"metrics", "internal/cli"}, "Prometheus is for those who export metrics"},
 	{"github.com/danielgtaylor/huma/v2/...", []string{"internal/rest"}, "the REST API has one room"},
+	{"github.com/coreos/...", []string{"internal/access"}, "tokens have one room"},
+	{"github.com/go-jose/...", []string{"internal/access"}, "tokens have one room"},
 	{"github.com/spf13/...", []string{"internal/cli", "cmd/..."}, "the command line belongs to cmd and internal/cli"},
 }
 
 // testKits are packages that only tests import, internal/proxy excepted, which a bench puts
 // before the server: they may read the machine's clock and the environment. So may the
 // tutorial's service.
-var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/container", "internal/engine", "internal/fakeworker", "internal/proxy", "internal/scenario", "internal/house/...", "docs/..."}
+var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/container", "internal/engine", "internal/fakeissuer", "internal/fakeworker", "internal/proxy", "internal/scenario", "internal/house/...", "docs/..."}
 
 // reserved are calls and imports that belong to few places of the product. A name
 // without a dot is an import path, "path.Name" something in a package.

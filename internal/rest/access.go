@@ -90,7 +90,7 @@ func (s *API) authenticate(c huma.Context) (access.Grant, error) {
 	kind, text, _ := strings.Cut(c.Header("Authorization"), " ")
 	if !strings.EqualFold(kind, "Bearer") || text == "" {
 		c.AppendHeader("WWW-Authenticate", "Bearer")
-		return access.Grant{}, huma.Error401Unauthorized("a token is required: Authorization: Bearer msk_...")
+		return access.Grant{}, huma.Error401Unauthorized("a token is required: Authorization: Bearer TOKEN")
 	}
 	grant, err := s.guard.Check(c.Context(), text, c.RemoteAddr())
 	var many *access.TooManyError
@@ -100,10 +100,15 @@ func (s *API) authenticate(c huma.Context) (access.Grant, error) {
 		return grant, huma.Error429TooManyRequests("too many failed attempts; retry later")
 	case errors.Is(err, access.ErrNoToken):
 		c.AppendHeader("WWW-Authenticate", `Bearer error="invalid_token"`)
-		return grant, huma.Error401Unauthorized("the token is not known")
+		return grant, huma.Error401Unauthorized("the token is not valid")
 	case errors.Is(err, access.ErrExpired):
 		c.AppendHeader("WWW-Authenticate", `Bearer error="invalid_token"`)
 		return grant, huma.Error401Unauthorized("the token has expired")
+	case errors.Is(err, access.ErrNoRights):
+		return grant, huma.Error403Forbidden(err.Error())
+	case errors.Is(err, access.ErrNoKeys):
+		c.AppendHeader("Retry-After", strconv.Itoa(int(access.Window.Seconds())))
+		return grant, huma.Error503ServiceUnavailable("the keys of the identity provider cannot be read; retry")
 	}
 	return grant, s.problem(err)
 }

@@ -43,6 +43,8 @@ type Config struct {
 	// NoTokens lets everybody do everything as long as no token exists, and answers only to requests for a
 	// name of the machine itself. Otherwise each request but those for health needs a token.
 	NoTokens bool
+	// Issuer is an identity provider whose tokens are accepted, too; nil = none. It excludes NoTokens.
+	Issuer *access.Issuer
 	// Version of the program, for the description of the API.
 	Version string
 	// Logger defaults to none.
@@ -81,6 +83,14 @@ func New(c Config) (*API, error) {
 	if c.Mount != "" && (!strings.HasPrefix(c.Mount, "/") || strings.HasSuffix(c.Mount, "/")) {
 		return nil, input.Invalid("mount", "is %q; want a path such as /scheduler", c.Mount)
 	}
+	if c.Issuer != nil {
+		if err := c.Issuer.Check(); err != nil {
+			return nil, err
+		}
+		if c.NoTokens {
+			return nil, input.Invalid("no_tokens", "excludes an issuer: with one, each request needs a token")
+		}
+	}
 	p, err := producer.New(producer.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, Logger: c.Logger})
 	if err != nil {
 		return nil, err
@@ -105,7 +115,7 @@ func New(c Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), room: command.Of(p), flows: flows, guard: access.New(access.Config{Store: st, Log: c.Logger}), audit: audit.New(audit.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
+	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), room: command.Of(p), flows: flows, guard: access.New(access.Config{Store: st, Issuer: c.Issuer, Log: c.Logger}), audit: audit.New(audit.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
 	s.jobs, s.census = bulk.New(p, s.admin, st), census.New(st)
 	s.hub = hub{source: s.events, log: c.Logger, listeners: map[*listener]bool{}}
 	s.pollEvery = pollEvery
@@ -149,7 +159,7 @@ func (s *API) description() huma.Config {
 	c.Info.Description = "Tasks, types, periodic rules, plans, flows, streams and workers of mscheduler. Each document has the fields that files and `-o json` of the command line have."
 	c.Servers = []*huma.Server{{URL: s.config.Mount + "/"}}
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {Type: "http", Scheme: "bearer", Description: "a token of `mscheduler token create`"},
+		"token": {Type: "http", Scheme: "bearer", Description: "a token of `mscheduler token create`, or of the identity provider"},
 	}
 	return c
 }

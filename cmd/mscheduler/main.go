@@ -22,7 +22,7 @@ func main() {
 	p := cli.Process{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StdinTerminal: isTerminal(os.Stdin), StdoutTerminal: isTerminal(os.Stdout), StderrTerminal: isTerminal(os.Stderr),
-		Environ: os.Environ(),
+		Environ: os.Environ(), Hangups: hangups,
 	}
 	if err := envconfig.Process("MSCHEDULER", &p.Env); err != nil {
 		fmt.Fprintln(os.Stderr, "mscheduler:", inWords(err))
@@ -61,6 +61,14 @@ func interruptible() (context.Context, func()) {
 		os.Exit(cli.ExitInterrupted)
 	}()
 	return ctx, func() { signal.Stop(signals); cancel() }
+}
+
+// hangups are the signals by which a process is asked to read its configuration again. Without anybody who
+// waits for them, they end the process.
+func hangups() (<-chan os.Signal, func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals, func() { signal.Stop(signals) }
 }
 
 // sameWish is for how long after the first signal others are the same wish: timeout(1) sends

@@ -84,22 +84,22 @@ func (a *app) benchConfig(b *benchFlags) error {
 	for _, w := range b.Warnings() {
 		a.say("%s", w)
 	}
-	if b.Path != "" && a.flags.uri != "" {
+	if b.Path != "" && a.given("uri") {
 		return usage("--path is for the embedded server, --uri for a deployment: give one of them")
 	}
-	if uri, from := a.uri(); uri != "" && b.Path == "" {
-		t, err := a.targetOf(uri, from)
+	if a.flags.uri != "" && b.Path == "" {
+		t, err := a.targetOf(a.flags.uri, a.from("uri"))
 		if err != nil {
 			return err
 		}
 		b.URI = t.uri
 	}
-	b.Database = a.flags.database // never the environment's, nor the URI's: those are somebody's
-	if b.Database == "" {
+	b.Database = a.flags.database
+	if !a.given("database") { // never the environment's, nor the URI's: those are somebody's
 		b.Database = "mscheduler_bench_" + strings.ToLower(rand.Text()[:10])
 	}
 	b.Executable, b.WorkerArgs, b.WorkerEnv = a.Executable, []string{"bench", "worker"}, a.Environ
-	return validDatabase(b.Database)
+	return a.validDatabase(b.Database)
 }
 
 func (a *app) bench(ctx context.Context, b *benchFlags) (err error) {

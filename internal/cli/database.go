@@ -38,19 +38,11 @@ type target struct {
 
 func (t target) String() string { return t.database + " on " + t.hosts }
 
-// uri is the connection string that was given, "" for none, and by what.
-func (a *app) uri() (uri, from string) {
-	if a.flags.uri != "" {
-		return a.flags.uri, "--uri"
-	}
-	return a.Env.URI, "MSCHEDULER_MONGODB_URI"
-}
-
 // target says which database is meant: the flag, the variable, or the dev server whose
 // address file lies in the current directory. Nothing is ever guessed beyond that.
 func (a *app) target(ctx context.Context) (target, error) {
-	if uri, from := a.uri(); uri != "" {
-		return a.targetOf(uri, from)
+	if a.flags.uri != "" {
+		return a.targetOf(a.flags.uri, a.from("uri"))
 	}
 	f, err := readDevFile(a.Dir)
 	if err != nil {
@@ -64,7 +56,7 @@ func (a *app) target(ctx context.Context) (target, error) {
 		return target{}, usage("no database: the dev server of %s (pid %d) is no longer running; %s", devFileName, f.PID, both)
 	}
 	t, err := a.targetOf(f.URI, devFileName)
-	if err == nil && a.flags.database == "" && a.Env.Database == "" {
+	if err == nil && a.flags.database == "" {
 		t.database = f.Database
 	}
 	if err == nil && !a.saidDev {
@@ -80,14 +72,14 @@ func (a *app) targetOf(uri, from string) (target, error) {
 		return target{}, usage("%s is not a MongoDB URI: %s", from, withoutSecrets(err.Error(), uri))
 	}
 	t := target{uri: uri, hosts: strings.Join(cs.Hosts, ",")}
-	t.prefix = cmp.Or(a.flags.prefix, a.Env.Prefix)
-	t.database = cmp.Or(a.flags.database, a.Env.Database, cs.Database, defaultDatabase)
-	return t, validDatabase(t.database)
+	t.prefix = a.flags.prefix
+	t.database = cmp.Or(a.flags.database, cs.Database, defaultDatabase)
+	return t, a.validDatabase(t.database)
 }
 
-func validDatabase(name string) error {
+func (a *app) validDatabase(name string) error {
 	if len(name) > 63 || strings.ContainsAny(name, "/\\. \"$*<>:|?\x00") {
-		return usage("--database is %q; want at most 63 bytes without / \\ . space \" $ * < > : | ?", name)
+		return usage("%s is %q; want at most 63 bytes without / \\ . space \" $ * < > : | ?", a.from("database"), name)
 	}
 	return nil
 }
@@ -135,18 +127,24 @@ func (a *app) reach(ctx context.Context) (*connection, error) {
 
 func (a *app) open(ctx context.Context, t target) (*connection, error) {
 	c, err := a.dial(t)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = c.answers(ctx)
 	}
+	return c, err
+}
+
+// answers makes sure that the database answers.
+func (c *connection) answers(ctx context.Context) error {
 	if _, err := c.store.Topology(ctx); err != nil {
 		var fatal *store.FatalError
 		if errors.As(err, &fatal) {
-			return nil, err
+			return err
 		}
-		return nil, unreachable(t, err)
+		return unreachable(c.target, err)
 	}
+	var err error
 	c.at, err = c.store.ServerTime(ctx)
-	return c, err
+	return err
 }
 
 // dial makes a connection, which does not ask the server for anything yet.
@@ -192,7 +190,7 @@ func (a *app) connectReady(ctx context.Context) (*connection, error) {
 	case err != nil:
 		return nil, err
 	case st.Foreign:
-		return nil, coded(ExitRefused, "database %s has a collection %stasks that mscheduler did not create; choose another database or --prefix", c.target, c.prefix)
+		return nil, c.foreign()
 	case st.Version == 0:
 		return nil, coded(ExitRefused, "database %s is not set up: it has received no task and no worker has used it. If it is the right one, run: mscheduler db migrate", c.target)
 	}
@@ -200,6 +198,11 @@ func (a *app) connectReady(ctx context.Context) (*connection, error) {
 		return nil, err
 	}
 	return c, a.begin(ctx, c)
+}
+
+// foreign is what is wrong with a database whose tasks are not ours.
+func (c *connection) foreign() error {
+	return coded(ExitRefused, "database %s has a collection %stasks that mscheduler did not create; choose another database or --prefix", c.target, c.prefix)
 }
 
 // onDatabase is the action of a command on a database that is set up.

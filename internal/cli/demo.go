@@ -36,7 +36,7 @@ func (a *app) demoCommand() *cobra.Command {
 				return coded(ExitFailed, "the demo starts this binary again, and the system does not say where it is")
 			}
 			c.Database = "mscheduler_demo_" + strings.ToLower(rand.Text()[:10])
-			if a.flags.uri != "" { // never the environment's: a demo is not started on production by accident
+			if a.given("uri") { // never the environment's: a demo is not started on production by accident
 				t, err := a.targetOf(a.flags.uri, "--uri")
 				if err != nil {
 					return err

@@ -24,7 +24,7 @@ func (a *app) devCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run a development server and a worker in this directory", Long: devHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if a.flags.uri != "" {
+			if a.given("uri") {
 				return usage("dev starts its own server; to run a worker on a database, use: mscheduler work --uri ...")
 			}
 			return a.dev(cmd.Context(), &w, addr, path)

@@ -4,6 +4,8 @@
 //
 //	run.go        the process's side: streams, exit codes, errors as a user reads them
 //	root.go       the tree of commands and the flags they share
+//	settings.go   where the values of flags come from; checkconfig.go shows and checks them
+//	loglevel.go   the logger, whose level follows the configuration file
 //	database.go   which database is meant, and the connection to it
 //	devfile.go    the address file of a dev server
 //	output.go     tables and JSON;  times.go: times as people read them

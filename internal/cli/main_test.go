@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +29,8 @@ type session struct {
 	stdin    string
 	terminal bool
 	secret   string      // MSCHEDULER_SECRET_KEY
-	env      Environment // what else the environment says
+	env      Environment // beside these
+	hangups  func() (<-chan os.Signal, func())
 }
 
 // result is what a command left.
@@ -74,7 +76,8 @@ func (s *session) process(args []string, out, errs *lockedBuffer) Process {
 	env := s.env
 	env.URI, env.Database, env.SecretKey = s.uri, s.database, s.secret
 	return Process{
-		Args: args, Stdin: strings.NewReader(s.stdin), Stdout: out, Stderr: errs, StdinTerminal: s.terminal,
+		Hangups: s.hangups,
+		Args:    args, Stdin: strings.NewReader(s.stdin), Stdout: out, Stderr: errs, StdinTerminal: s.terminal,
 		Env: env, Dir: s.dir,
 		Environ: []string{"PATH=/usr/bin:/bin", "MSCHEDULER_MONGODB_URI=secret"},
 	}

@@ -38,7 +38,7 @@ func (a *app) observed(ctx context.Context, o *observeFlags) (conn *connection, 
 	if conn, err = a.connect(ctx); err != nil {
 		return nil, nil, err
 	}
-	var stops []func()
+	stops := []func(){a.followFile()}
 	stop = func() {
 		for _, s := range stops {
 			s()
@@ -61,9 +61,11 @@ func (a *app) observed(ctx context.Context, o *observeFlags) (conn *connection, 
 			stop()
 			return nil, nil, usage("%s: %v", side.flag, err)
 		}
-		if at, ok := listener.Addr().(*net.TCPAddr); side.local && (!ok || !at.IP.IsLoopback()) {
-			stop()
-			return nil, nil, errors.Join(usage("%s is %q; want a loopback address such as 127.0.0.1:6060", side.flag, side.bind), listener.Close())
+		if side.local {
+			if err := o.local(listener.Addr()); err != nil {
+				stop()
+				return nil, nil, errors.Join(err, listener.Close())
+			}
 		}
 		handler, err := side.handler()
 		if err != nil {
@@ -74,6 +76,14 @@ func (a *app) observed(ctx context.Context, o *observeFlags) (conn *connection, 
 		a.say(side.what, listener.Addr())
 	}
 	return conn, stop, nil
+}
+
+// local says whether only this machine reaches the profiles.
+func (o *observeFlags) local(addr net.Addr) error {
+	if at, ok := addr.(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
+		return usage("--profile-bind is %q; want a loopback address such as 127.0.0.1:6060", o.profileBind)
+	}
+	return nil
 }
 
 // serveBeside answers requests until stop is called, which cuts off those in progress: nobody depends on

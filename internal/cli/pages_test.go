@@ -65,6 +65,10 @@ func TestFilesInThePagesAreAccepted(t *testing.T) {
 		if strings.Contains(content, "cron:") {
 			command = "periodic"
 		}
+		if strings.Contains(content, "\nserve:") {
+			s.ok("version", "--config", s.settings(content))
+			continue
+		}
 		s.ok(command, "apply", "-f", s.file(content), "--dry-run")
 	}
 }

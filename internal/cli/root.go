@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/event"
 
@@ -28,9 +27,15 @@ type app struct {
 	monitor *event.CommandMonitor // of the connection's commands; nil = none
 
 	auditing *auditing // nil = the command changes nothing
+
+	command  string            // its path, without the program's name
+	origins  map[string]string // of settings: --FLAG, MSCHEDULER_VARIABLE or file:line:column; none = the default
+	settings *settingsFile
+	level    sharedLevel
 }
 
 type sharedFlags struct {
+	config                string
 	uri, database, prefix string
 	output                string
 	logLevel              string
@@ -76,6 +81,9 @@ func (a *app) root() *cobra.Command {
 		RunE:          group,
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			a.audited(cmd, args)
+			if err := a.configure(cmd); err != nil {
+				return err
+			}
 			return a.checkShared(cmd)
 		},
 	}
@@ -100,11 +108,17 @@ func (a *app) root() *cobra.Command {
 		return usage("%w; see: %s --help", err, cmd.CommandPath())
 	})
 	f := root.PersistentFlags()
-	f.StringVar(&a.flags.uri, "uri", "", "MongoDB connection string (MSCHEDULER_MONGODB_URI)")
-	f.StringVar(&a.flags.database, "database", "", "database; defaults to the one in the URI's path, else "+defaultDatabase+" (MSCHEDULER_DATABASE)")
-	f.StringVar(&a.flags.prefix, "prefix", "", "prefix of the collections' names (MSCHEDULER_PREFIX)")
-	f.StringVarP(&a.flags.output, "output", "o", "", "table, json or yaml; defaults to table (MSCHEDULER_OUTPUT)")
-	f.StringVar(&a.flags.logLevel, "log-level", "", "debug, info, warn, error or off; defaults to warn (MSCHEDULER_LOG_LEVEL)")
+	f.StringVar(&a.flags.config, "config", "", "configuration file, YAML or JSON")
+	f.StringVar(&a.flags.uri, "uri", "", "MongoDB connection string")
+	f.StringVar(&a.flags.database, "database", "", "database; defaults to the one in the URI's path, else "+defaultDatabase)
+	f.StringVar(&a.flags.prefix, "prefix", "", "prefix of the collections' names")
+	f.StringVarP(&a.flags.output, "output", "o", "table", "table, json or yaml")
+	f.StringVar(&a.flags.logLevel, "log-level", defaultLevel, "debug, info, warn, error or off")
+	for _, name := range []string{"config", "database", "prefix", "output", "log-level"} {
+		withVariable(f, name, "MSCHEDULER_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+	}
+	withVariable(f, "uri", "MSCHEDULER_MONGODB_URI")
+	f.Lookup("config").Annotations[notInFiles] = []string{""}
 	_ = root.RegisterFlagCompletionFunc("output", fixed("table", "json", "yaml"))
 	_ = root.RegisterFlagCompletionFunc("log-level", fixed("debug", "info", "warn", "error", "off"))
 	root.AddGroup(
@@ -159,40 +173,16 @@ func fixed(values ...string) cobra.CompletionFunc {
 const moreOutputs = "outputs"
 
 func (a *app) checkShared(cmd *cobra.Command) error {
-	a.flags.output = cmp.Or(a.flags.output, a.Env.Output, "table")
 	wanted := append([]string{"table", "json", "yaml"}, strings.Fields(cmd.Annotations[moreOutputs])...)
 	if last := len(wanted) - 1; !slices.Contains(wanted, a.flags.output) {
-		return usage("--output is %q; want %s or %s", a.flags.output, strings.Join(wanted[:last], ", "), wanted[last])
+		return usage("%s is %q; want %s or %s", a.from("output"), a.flags.output, strings.Join(wanted[:last], ", "), wanted[last])
 	}
-	if _, err := secret.Parse("MSCHEDULER_SECRET_KEY", a.Env.SecretKey); err != nil {
+	if _, err := secret.Parse(cmp.Or(a.origins[secretKey], "MSCHEDULER_SECRET_KEY"), a.Env.SecretKey); err != nil {
 		return &codedError{ExitUsage, err}
 	}
-	_, err := a.level()
+	level, err := parseLevel(a.from("log-level"), a.flags.logLevel)
+	a.level.set(level)
 	return err
-}
-
-func (a *app) level() (zerolog.Level, error) {
-	switch name := cmp.Or(a.flags.logLevel, a.Env.LogLevel, "warn"); name {
-	case "off":
-		return zerolog.Disabled, nil
-	case "debug", "info", "warn", "error":
-		return zerolog.ParseLevel(name)
-	default:
-		return 0, usage("--log-level is %q; want debug, info, warn, error or off", name)
-	}
-}
-
-// logger writes what an operator should know to stderr: for people on a terminal, as
-// JSON elsewhere.
-func (a *app) logger() zerolog.Logger {
-	level, err := a.level()
-	if err != nil {
-		level = zerolog.WarnLevel // checked before any command runs
-	}
-	if a.StderrTerminal {
-		return zerolog.New(zerolog.ConsoleWriter{Out: a.Stderr, TimeFormat: time.TimeOnly}).Level(level).With().Timestamp().Logger()
-	}
-	return zerolog.New(a.Stderr).Level(level).With().Timestamp().Logger()
 }
 
 // Checks of the number of arguments that say what is wanted.

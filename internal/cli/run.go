@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/mscheduler/mscheduler/internal/failure"
@@ -31,8 +32,9 @@ const exitCodesHelp = `Exit codes:
   130  interrupted`
 
 // Environment are the settings that a process takes from its environment. A flag wins
-// over its variable.
+// over its variable, and a variable over the configuration file.
 type Environment struct {
+	Config      string `envconfig:"CONFIG"`      // --config
 	URI         string `envconfig:"MONGODB_URI"` // --uri
 	Database    string `envconfig:"DATABASE"`    // --database
 	Prefix      string `envconfig:"PREFIX"`      // --prefix
@@ -64,6 +66,8 @@ type Process struct {
 	Env Environment
 	// Environ is what programs of exec tasks get, and the demo's workers.
 	Environ []string
+	// Hangups has the hangups (SIGHUP) of the process from now on, until stop is called; nil = none.
+	Hangups func() (signals <-chan os.Signal, stop func())
 	// Dir is where the address file of a dev server is looked for; "" = the current one.
 	Dir string
 	// Executable is this binary, which the demo starts again; "" = none.

@@ -31,7 +31,9 @@ Asynchronous HTTP targets of periodic rules complete their runs at /api/v1/callb
 --completion-url is the address that they call. It is required where --bind is every address of
 the machine.
 
-The first Ctrl-C (or SIGTERM) stops gracefully; see mscheduler work --help for the worker.`
+The first Ctrl-C (or SIGTERM) stops gracefully; see mscheduler work --help for the worker.
+
+` + checkConfigHelp
 
 // serveFlags configure mscheduler serve.
 type serveFlags struct {
@@ -47,17 +49,18 @@ type serveFlags struct {
 func (a *app) serveCommand() *cobra.Command {
 	var f serveFlags
 	var o observeFlags
+	var check bool
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the REST API, a worker and the engines", Long: serveHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.workConfig(&f.workFlags)
+			err = errors.Join(err, f.prepare(cfg))
+			if check {
+				return a.checkConfig(cmd, err, func(ctx context.Context, c *connection, answers bool) error {
+					return errors.Join(f.check(c, cfg), o.check(), a.checkServe(ctx, c, &f, answers))
+				})
+			}
 			if err != nil {
-				return err
-			}
-			if (f.tlsCert == "") != (f.tlsKey == "") {
-				return usage("--tls-cert and --tls-key belong together")
-			}
-			if f.issuer, err = f.provider.issuer(&a.Env); err != nil {
 				return err
 			}
 			conn, stop, err := a.observed(cmd.Context(), &o)
@@ -71,6 +74,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f.register(cmd.Flags())
 	o.register(cmd.Flags())
 	f.provider.register(cmd.Flags())
+	checkFlag(cmd.Flags(), &check)
 	_ = cmd.Flags().MarkHidden("completion-addr")
 	cmd.Flags().Lookup("completion-url").Usage = "public URL of this API, which asynchronous HTTP targets call (default: the address of --bind)"
 	cmd.Flags().StringVar(&f.bind, "bind", "127.0.0.1:8080", "address to listen on; :8080 is every address of the machine")
@@ -81,17 +85,24 @@ func (a *app) serveCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg consumer.Config) error {
-	if f.completionAddr != "" {
-		return usage("--completion-addr belongs to work; serve accepts completions at --bind")
-	}
+// prepare checks the flags and reads the certificate.
+func (f *serveFlags) prepare(cfg consumer.Config) (err error) {
 	f.periodic, f.flow, f.plan = !f.noEngines, !f.noEngines, !f.noEngines
-	if f.tlsCert != "" {
-		var err error
+	switch {
+	case f.completionAddr != "":
+		return usage("--completion-addr belongs to work; serve accepts completions at --bind")
+	case (f.tlsCert == "") != (f.tlsKey == ""):
+		return usage("--tls-cert and --tls-key belong together")
+	case f.tlsCert != "":
 		if f.certs, err = readCertificates(f.tlsCert, f.tlsKey, cfg.Logger); err != nil {
 			return usage("--tls-cert: %v", err)
 		}
 	}
+	f.issuer, err = f.provider.issuer()
+	return err
+}
+
+func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg consumer.Config) error {
 	listener, err := net.Listen("tcp", f.bind) //nolint:noctx // it takes no time
 	if err != nil {
 		return usage("--bind: %v", err)

@@ -18,29 +18,27 @@ type issuerFlags struct {
 }
 
 func (f *issuerFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.url, "oidc-issuer", "", "identity provider whose tokens are accepted: the claim iss, such as https://id.example.org; defaults to none (MSCHEDULER_OIDC_ISSUER)")
-	flags.StringVar(&f.jwks, "oidc-jwks", "", "https URL or file of the provider's public keys, a JSON Web Key Set (MSCHEDULER_OIDC_JWKS)")
-	flags.StringVar(&f.audience, "oidc-audience", "", "audience that a token must name in the claim aud, such as a client id (MSCHEDULER_OIDC_AUDIENCE)")
-	flags.StringSliceVar(&f.roles, "oidc-roles", nil, "roles by values of the role claim, such as admin=platform,operator=oncall (MSCHEDULER_OIDC_ROLES)")
-	flags.StringVar(&f.roleClaim, "oidc-role-claim", "", "claim with the values of --oidc-roles, such as realm_access.roles; defaults to roles (MSCHEDULER_OIDC_ROLE_CLAIM)")
-	flags.StringVar(&f.tenantsClaim, "oidc-tenants-claim", "", "claim with the tenants of a token, * for all; defaults to none: every token covers all tenants (MSCHEDULER_OIDC_TENANTS_CLAIM)")
+	flags.StringVar(&f.url, "oidc-issuer", "", "identity provider whose tokens are accepted: the claim iss, such as https://id.example.org; defaults to none")
+	flags.StringVar(&f.jwks, "oidc-jwks", "", "https URL or file of the provider's public keys, a JSON Web Key Set")
+	flags.StringVar(&f.audience, "oidc-audience", "", "audience that a token must name in the claim aud, such as a client id")
+	flags.StringSliceVar(&f.roles, "oidc-roles", nil, "roles by values of the role claim, such as admin=platform,operator=oncall")
+	flags.StringVar(&f.roleClaim, "oidc-role-claim", "", "claim with the values of --oidc-roles, such as realm_access.roles; defaults to roles")
+	flags.StringVar(&f.tenantsClaim, "oidc-tenants-claim", "", "claim with the tenants of a token, * for all; defaults to none: every token covers all tenants")
+	for _, name := range []string{"oidc-issuer", "oidc-jwks", "oidc-audience", "oidc-roles", "oidc-role-claim", "oidc-tenants-claim"} {
+		withVariable(flags, name, "MSCHEDULER_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+	}
 }
 
-// issuer checks the flags and their variables; nil = no provider.
-func (f *issuerFlags) issuer(env *Environment) (*server.Issuer, error) {
+// issuer checks the flags; nil = no provider.
+func (f *issuerFlags) issuer() (*server.Issuer, error) {
 	i := &server.Issuer{
-		URL: cmp.Or(f.url, env.OIDCIssuer), JWKS: cmp.Or(f.jwks, env.OIDCJWKS), Audience: cmp.Or(f.audience, env.OIDCAudience),
-		RoleClaim: cmp.Or(f.roleClaim, env.OIDCRoleClaim), TenantsClaim: cmp.Or(f.tenantsClaim, env.OIDCTenantsClaim), Roles: map[string]string{},
+		URL: f.url, JWKS: f.jwks, Audience: f.audience, RoleClaim: f.roleClaim, TenantsClaim: f.tenantsClaim, Roles: map[string]string{},
 	}
-	pairs := f.roles
-	if len(pairs) == 0 && env.OIDCRoles != "" {
-		pairs = strings.Split(env.OIDCRoles, ",")
-	}
-	if i.URL+i.JWKS+i.Audience+i.RoleClaim+i.TenantsClaim == "" && len(pairs) == 0 {
+	if i.URL+i.JWKS+i.Audience+i.RoleClaim+i.TenantsClaim == "" && len(f.roles) == 0 {
 		return nil, nil
 	}
 	var errs []error
-	for _, pair := range pairs {
+	for _, pair := range f.roles {
 		role, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
 		if other, twice := i.Roles[value]; twice && other != role {
 			errs = append(errs, usage("--oidc-roles maps %q to %s and %s", value, other, role))

@@ -49,11 +49,12 @@ The first Ctrl-C (or SIGTERM) stops gracefully. The worker claims nothing new, h
 second later, ends the process; other workers take its tasks over when their leases lapse.
 
 The worker waits for a database that goes away later. A database that does not answer at the
-start is an error.`
+start is an error.
+
+` + checkConfigHelp
 
 // workFlags configure a worker.
 type workFlags struct {
-	given           *pflag.FlagSet
 	workerID        string
 	concurrency     int
 	tenants         []string
@@ -79,9 +80,10 @@ type workFlags struct {
 }
 
 func (w *workFlags) register(f *pflag.FlagSet) {
-	w.given = f
-	f.StringVar(&w.workerID, "worker-id", "", "name of this worker; defaults to host, process and random letters (MSCHEDULER_WORKER_ID)")
-	f.IntVar(&w.concurrency, "concurrency", 0, "number of tasks that run at once; defaults to 100 (MSCHEDULER_CONCURRENCY)")
+	f.StringVar(&w.workerID, "worker-id", "", "name of this worker; defaults to host, process and random letters")
+	f.IntVar(&w.concurrency, "concurrency", 100, "number of tasks that run at once")
+	withVariable(f, "worker-id", "MSCHEDULER_WORKER_ID")
+	withVariable(f, "concurrency", "MSCHEDULER_CONCURRENCY")
 	f.StringSliceVar(&w.tenants, "tenant", nil, "run only tasks of these tenants; - for tasks without a tenant; defaults to all")
 	f.StringSliceVar(&w.categories, "category", nil, "run only tasks of these categories; defaults to all")
 	f.StringSliceVar(&w.creators, "creator", nil, "run only tasks of these creators; defaults to all")
@@ -103,10 +105,14 @@ func (w *workFlags) register(f *pflag.FlagSet) {
 func (a *app) workCommand() *cobra.Command {
 	var w workFlags
 	var o observeFlags
+	var check bool
 	cmd := &cobra.Command{
 		Use: "work", Short: "Run a worker for the built-in types", Long: workHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.workConfig(&w)
+			if check {
+				return a.checkConfig(cmd, err, func(_ context.Context, c *connection, _ bool) error { return errors.Join(w.check(c, cfg), o.check()) })
+			}
 			if err != nil {
 				return err
 			}
@@ -120,6 +126,7 @@ func (a *app) workCommand() *cobra.Command {
 	}
 	w.register(cmd.Flags())
 	o.register(cmd.Flags())
+	checkFlag(cmd.Flags(), &check)
 	cmd.Flags().BoolVar(&w.periodic, "periodic", false, "also run the engine of periodic rules")
 	cmd.Flags().BoolVar(&w.flow, "flow", false, "also run the engine of flows")
 	cmd.Flags().BoolVar(&w.plan, "plan", false, "also run the engine of plans")
@@ -135,15 +142,9 @@ func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 	cfg.Callbacks = &consumer.CallbackConfig{
 		SecretKey: a.Env.SecretKey, AllowLinkLocal: w.allowLinkLocal, Allow: w.allowHosts, Proxy: http.ProxyFromEnvironment,
 	}
-	if cfg.WorkerID == "" {
-		cfg.WorkerID = a.Env.WorkerID
-	}
-	if !w.given.Changed("concurrency") {
-		cfg.Concurrency = a.Env.Concurrency
-	}
 	const most = 512 << 10 // a result has at most 1 MiB, and base64 takes a third more
 	var errs []error
-	if w.concurrency == 0 && w.given.Changed("concurrency") { // the consumer would take it for its default
+	if w.concurrency == 0 { // the consumer would take it for its default
 		errs = append(errs, input.Invalid("concurrency", "is 0; want 1 to 1000000"))
 	}
 	for _, l := range []struct {

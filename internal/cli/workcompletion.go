@@ -42,12 +42,18 @@ func (w *workFlags) listen() (net.Listener, error) {
 	if err != nil {
 		return nil, usage("--completion-addr: %v", err)
 	}
-	if at, ok := listener.Addr().(*net.TCPAddr); ok && at.IP.IsUnspecified() && w.completionURL == "" {
-		return nil, errors.Join(
-			usage("--completion-addr is %q, which means every address of this machine; set --completion-url to the one that targets call, such as https://tasks.example.org", w.completionAddr),
-			listener.Close())
+	if err := w.reachable(listener.Addr()); err != nil {
+		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
+}
+
+// reachable says whether targets know what to call.
+func (w *workFlags) reachable(addr net.Addr) error {
+	if at, ok := addr.(*net.TCPAddr); ok && at.IP.IsUnspecified() && w.completionURL == "" {
+		return usage("--completion-addr is %q, which means every address of this machine; set --completion-url to the one that targets call, such as https://tasks.example.org", w.completionAddr)
+	}
+	return nil
 }
 
 // takeCompletions listens on --completion-addr, if it is set, until stop, which first answers the

@@ -9,6 +9,7 @@
 //	bind.go     a value that was read into a form, and all that is wrong with it
 //	fielderror.go   what is wrong, with its place
 //	yaml.go json.go   text to values, with line and column
+//	settings.go a configuration file: no form, but names with values
 //	secrets.go  which secrets a form changes
 //	write.go    a form to YAML, to lines of fields, to the lines of a difference
 //	flags.go    a form as flags

@@ -39,3 +39,15 @@ func TestAFlowDoesNotTakeTheEndsOfAnEarlierOneWithItsKey(t *testing.T) {
 	d.told(doc, 1)
 	require.Equal(t, graph.NodeReady, d.get(doc).States[1].Status, "nor does the next node")
 }
+
+func TestAnEngineThatRemembersAFlowLearnsWhatAPersonDecided(t *testing.T) {
+	d := newDriven(t)
+	doc := d.start("f")
+	require.Equal(t, graph.NodeReady, d.cancels(doc, 0).States[1].Status) // the engine remembers it from now on
+	_, err := d.f.Cancel(t.Context(), doc.ID, "not needed")
+	require.NoError(t, err)
+	d.told(doc, 1)
+	now := d.get(doc)
+	require.Equal(t, graph.StatusFinish, now.Status)
+	require.Equal(t, graph.NodeSkipped, now.States[2].Status)
+}

@@ -128,7 +128,7 @@ func (p planner) report(ctx context.Context, flows []*graph.Flow, held map[strin
 	last := func(m *making) int { return len(m.flow.Nodes) - 1 }
 	err := p.provide(ctx, all, func(m *making) {
 		if i := last(m); flowspec.HasTask(&m.flow.Nodes[i]) && m.err == nil {
-			if _, known := m.outputs[i]; !known {
+			if _, known := m.output(i); !known {
 				m.missing = []int{i}
 			}
 		}
@@ -142,7 +142,7 @@ func (p planner) report(ctx context.Context, flows []*graph.Flow, held map[strin
 		var output bson.RawValue
 		if m.flow.States[i].Status == graph.NodeSuccess && status == model.StatusSuccess {
 			if output = m.flow.States[i].Output; flowspec.HasTask(&m.flow.Nodes[i]) {
-				output = m.outputs[i]
+				output, _ = m.output(i)
 			}
 		}
 		err := m.err

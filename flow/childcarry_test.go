@@ -73,7 +73,7 @@ func TestAFlowOfANodeStartsAndEndsOnceWhereverTheEngineDies(t *testing.T) {
 	}{{model.StatusFailure, model.StatusPending, graph.NodePending}, {model.StatusSuccess, model.StatusSuccess, graph.NodeSuccess}} {
 		child = d.get(child)
 		require.Empty(t, child.Planned)
-		ended, err := flowplan.Ended(child, []flowplan.End{{Node: 0, Status: c.status}}, &flowplan.Inputs{Outputs: map[int]bson.RawValue{0: {}}}, d.f.store.Clock.Now())
+		ended, err := flowplan.Ended(child, []flowplan.End{{Node: 0, Status: c.status}}, &flowplan.Inputs{Outputs: map[flowplan.Life]bson.RawValue{{}: {}}}, d.f.store.Clock.Now())
 		require.NoError(t, err)
 		d.write(child, ended)
 		sweeps()

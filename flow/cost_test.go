@@ -9,12 +9,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/decision"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // counted is a driven engine whose commands are counted, by command and collection, and the
@@ -22,6 +29,7 @@ import (
 type counted struct {
 	*driven
 	commands, statements map[string]int
+	documents, bytes     int // that were read
 }
 
 func newCounted(t *testing.T) *counted {
@@ -39,6 +47,15 @@ func newCounted(t *testing.T) *counted {
 				if list, ok := e.Command.Lookup(field).ArrayOK(); ok {
 					of, _ := list.Values()
 					c.statements[name] += len(of)
+				}
+			}
+		},
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			for _, field := range []string{"firstBatch", "nextBatch"} {
+				if list, ok := e.Reply.Lookup("cursor", field).ArrayOK(); ok {
+					of, _ := list.Values()
+					c.documents += len(of)
+					c.bytes += len(list)
 				}
 			}
 		},
@@ -84,19 +101,20 @@ func TestANodeOfAFanOutCostsItsTaskItsRecordAndNoCommandOfItsOwn(t *testing.T) {
 	require.Equal(t, map[string]int{"insert tasks": 1, "insert flow_nodes": 1, "update flows": 2}, commands)
 	require.Equal(t, map[string]int{"insert tasks": n + 2, "insert flow_nodes": n + 2, "update flows": 2}, statements)
 
-	decided := map[string]int{"aggregate control": 1, "find flows": 1, "find tasks": 1, "update flow_nodes": 1, "update flows": 1, "update tasks": 1}
+	first := map[string]int{"aggregate control": 1, "find flows": 1, "find tasks": 1, "update flow_nodes": 1, "update flows": 1, "update tasks": 1}
+	later := map[string]int{"aggregate control": 1, "find tasks": 1, "update flow_nodes": 1, "update flows": 1, "update tasks": 1} // the engine remembers the flow
 	for _, step := range []struct {
 		ends              []int
 		commands, written map[string]int
 	}{
-		{[]int{0}, decided, map[string]int{"update flow_nodes": 2, "update flows": 1, "update tasks": 1}},
-		{middle, decided, map[string]int{"update flow_nodes": 2, "update flows": 1, "update tasks": 1}},
-		{[]int{n + 1}, map[string]int{"aggregate control": 1, "find flows": 1, "update flow_nodes": 2, "update flows": 1}, map[string]int{"update flow_nodes": 2, "update flows": 1}},
+		{[]int{0}, first, map[string]int{"update flow_nodes": 2, "update flows": 1, "update tasks": 1}},
+		{middle, later, map[string]int{"update flow_nodes": 2, "update flows": 1, "update tasks": 1}},
+		{[]int{n + 1}, map[string]int{"aggregate control": 1, "update flow_nodes": 2, "update flows": 1}, map[string]int{"update flow_nodes": 2, "update flows": 1}},
 	} {
 		c.end(doc, step.ends)
 		commands, statements := c.count(func() { c.e.Round(t.Context()) })
-		for _, later := range []map[string]int{commands, statements} { // what was told leaves its outbox at any time
-			delete(later, "update tasks, outboxes")
+		for _, all := range []map[string]int{commands, statements} { // what was told leaves its outbox at any time
+			delete(all, "update tasks, outboxes")
 		}
 		require.Equal(t, step.commands, commands)
 		require.Equal(t, step.written, statements)
@@ -120,4 +138,128 @@ func (c *counted) end(doc *graph.Flow, nodes []int) {
 		require.NoError(c.t, err)
 	}
 	require.Eventually(c.t, func() bool { return !c.f.store.Clock.Now().Before(c.task(doc, nodes[len(nodes)-1]).OutboxAt) }, time.Minute, time.Millisecond)
+}
+
+// succeed ends the tasks of nodes, each with an output, beside the engine. When it returns, all ends can
+// be found.
+func (c *counted) succeed(beside *store.Store, doc *graph.Flow, nodes []int) {
+	c.t.Helper()
+	var ids []string
+	for _, i := range nodes {
+		ids = append(ids, taskID(doc, i))
+	}
+	output, err := codec.EncodeValue("result", map[string]any{"n": 1, "text": strings.Repeat("x", 100)}, 1000)
+	require.NoError(c.t, err)
+	var at time.Time
+	held, err := decision.ChangeTasks(c.t.Context(), beside, "ending", ids, func(t *model.Task) *model.Task {
+		waiting := *t // so it need not be claimed
+		waiting.Status = model.StatusWait
+		after := lifecycle.Conclude(&waiting, model.StatusSuccess, output, "", lifecycle.EffectiveOf(t, model.Options{}), beside.Clock.Now())
+		after.Rev, at = t.Rev+1, after.OutboxAt
+		return after
+	})
+	require.NoError(c.t, err)
+	require.Empty(c.t, held)
+	require.Eventually(c.t, func() bool { return !c.f.store.Clock.Now().Before(at) }, time.Minute, time.Millisecond)
+}
+
+// Flows of a shape are told of the ends of their nodes in pieces, each by one decision. What the engine
+// reads for that grows as the number of nodes does: neither the states nor the outputs are read again
+// for each piece.
+func TestWhatAnEngineReadsOfAFlowGrowsAsItsNodesDo(t *testing.T) {
+	fanIn := func(n int, last graph.NodeSpec) graph.Spec {
+		s := graph.Spec{Key: fmt.Sprint(n), Nodes: []graph.NodeSpec{{ID: "a", Type: "t"}}}
+		last.ID, last.Type = "z", "t"
+		for i := range n {
+			id := fmt.Sprintf("n%d", i)
+			s.Nodes, last.After = append(s.Nodes, graph.NodeSpec{ID: id, Type: "t", After: []string{"a"}}), append(last.After, id)
+		}
+		if last.When != nil {
+			for _, id := range last.After {
+				last.When[id] = map[string]any{"output.n": 1}
+			}
+		}
+		s.Nodes = append(s.Nodes, last)
+		return s
+	}
+	most := 10_000 - 2 // between the first and the last
+	if withRace {      // which makes it ten times as slow
+		most = 1600
+	}
+	for _, shape := range []struct {
+		name         string
+		small, large int
+		piece        int // of ends that are told together; 1 = each step in a chain
+		spec         func(n int) graph.Spec
+	}{
+		{"a fan-in of ten thousand", most / 8, most, 100, func(n int) graph.Spec { return fanIn(n, graph.NodeSpec{}) }},
+		{"a custom join", 100, 800, 10, func(n int) graph.Spec {
+			return fanIn(n, graph.NodeSpec{Join: graph.Join{Strategy: graph.Custom, Custom: "all"}})
+		}},
+		{"conditions", 100, 800, 10, func(n int) graph.Spec { return fanIn(n, graph.NodeSpec{When: map[string]any{}}) }},
+		{"a chain", 30, 240, 1, func(n int) graph.Spec {
+			s := graph.Spec{Key: fmt.Sprint(n)}
+			for i := range n {
+				v := graph.NodeSpec{ID: fmt.Sprintf("n%d", i), Type: "t"}
+				if i > 0 {
+					v.After = []string{fmt.Sprintf("n%d", i-1)}
+				}
+				s.Nodes = append(s.Nodes, v)
+			}
+			return s
+		}},
+	} {
+		t.Run(shape.name, func(t *testing.T) {
+			c := newCounted(t)
+			c.f.joins["all"] = func(parents []flowplan.Parent, saved bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
+				for _, p := range parents {
+					if p.Status == graph.NodeSuccess && p.Output.Type == 0 {
+						return "", saved, fmt.Errorf("the output of %s is missing", p.Node)
+					}
+					if p.Status != graph.NodeSuccess {
+						return graph.NodeWait, saved, nil
+					}
+				}
+				return graph.NodeReady, saved, nil
+			}
+			beside, err := store.Open(store.Config{Database: c.db})
+			require.NoError(t, err)
+			require.NoError(t, beside.Ready(t.Context()))
+			require.NoError(t, beside.FreshClock(t.Context()))
+			cost := func(n int) (documents, bytes int) {
+				doc, err := c.f.Start(t.Context(), shape.spec(n))
+				require.NoError(t, err)
+				tell := func(nodes ...int) {
+					c.succeed(beside, doc, nodes)
+					c.e.Round(t.Context())
+					c.e.Flush(t.Context())
+				}
+				c.documents, c.bytes = 0, 0
+				tell(0)
+				for from := 1; from < len(doc.Nodes)-1; from += shape.piece {
+					var piece []int
+					for i := from; i < min(from+shape.piece, len(doc.Nodes)-1); i++ {
+						piece = append(piece, i)
+					}
+					tell(piece...)
+				}
+				tell(len(doc.Nodes) - 1)
+				documents, bytes = c.documents, c.bytes
+				now := c.get(doc)
+				require.Equal(t, graph.StatusFinish, now.Status)
+				for i := range now.States {
+					require.Equal(t, graph.NodeSuccess, now.States[i].Status, now.Nodes[i].ID)
+				}
+				return documents, bytes
+			}
+			c.e.Round(t.Context()) // the first one reads the types, too
+			documents, bytes := cost(shape.small)
+			more, larger := cost(shape.large)
+			t.Logf("%d nodes: %d documents, %d bytes; %d nodes: %d documents, %d bytes", shape.small, documents, bytes, shape.large, more, larger)
+			const spare = 1.5
+			times := spare * float64(shape.large) / float64(shape.small)
+			require.LessOrEqual(t, float64(more), times*float64(documents))
+			require.LessOrEqual(t, float64(larger), times*float64(bytes))
+		})
+	}
 }

@@ -80,6 +80,7 @@ type Flows struct {
 	log     zerolog.Logger
 	decider *decision.Decider[*graph.Flow]
 	streams streams
+	memory  memory // of the engine
 }
 
 // New makes Flows and checks the configuration. It does no I/O.
@@ -98,7 +99,7 @@ func New(cfg Config) (*Flows, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Flows{store: st, id: id, types: tasktypes.New(st), secrets: box, joins: map[string]flowplan.JoinFunc{}, alerts: alerts{call: cfg.OnPending}, log: cfg.Logger.With().Str("engine_id", id).Logger()}
+	f := &Flows{store: st, id: id, types: tasktypes.New(st), secrets: box, joins: map[string]flowplan.JoinFunc{}, memory: memory{flows: map[string]*memo{}}, alerts: alerts{call: cfg.OnPending}, log: cfg.Logger.With().Str("engine_id", id).Logger()}
 	for name, join := range cfg.Joins {
 		f.joins[name] = func(parents []flowplan.Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error) {
 			defer func() {
@@ -119,7 +120,7 @@ func New(cfg Config) (*Flows, error) {
 }
 
 func (f *Flows) newDecider() *decision.Decider[*graph.Flow] {
-	return decision.New(decision.Config[*graph.Flow]{Store: f.store, Planner: planner{f}, Documents: f.store.Flows, Types: f.types, Log: f.log, Prompt: true})
+	return decision.New(decision.Config[*graph.Flow]{Store: f.store, Planner: planner{f}, Documents: f.store.Flows, Types: f.types, Log: f.log, Prompt: true, Size: sizeOf})
 }
 
 // Run is the engine: it starts nodes when their parents have ended. It returns nil when ctx ends. Any

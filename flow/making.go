@@ -22,8 +22,11 @@ type making struct {
 	decide  func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error)
 	after   *graph.Flow
 	err     error
-	outputs map[int]bson.RawValue
+	known   *memo // nil = nothing
 	missing []int
+	// passing are outputs that another decision reads anew: somebody has deleted the task, or has it run
+	// again.
+	passing []flowplan.Life
 	// impatient: what is decided about has waited for joinPatience.
 	impatient bool
 }
@@ -43,8 +46,8 @@ func (f *Flows) provide(ctx context.Context, all []*making, try func(*making)) e
 		lacking := map[string][]func(*model.Task){} // by task
 		for _, m := range all {
 			m.missing = nil
-			if m.outputs == nil {
-				m.outputs = map[int]bson.RawValue{}
+			if m.known == nil {
+				m.known = newMemo(m.flow)
 			}
 			try(m)
 			for _, i := range m.missing {
@@ -77,7 +80,16 @@ func (m *making) take(i int, t *model.Task) {
 		m.err = fmt.Errorf("flow %s: this process cannot read the output of node %s", m.flow.ID, m.flow.Nodes[i].ID)
 		return
 	}
-	m.outputs[i] = t.Result
+	life := flowplan.LifeOf(m.flow, i)
+	if m.known.outputs[life] = t.Result; !t.Status.Ended() {
+		m.passing = append(m.passing, life)
+	}
+}
+
+// output is that of a node, if it is known.
+func (m *making) output(i int) (out bson.RawValue, known bool) {
+	out, known = m.known.outputs[flowplan.LifeOf(m.flow, i)]
+	return out, known
 }
 
 // arguments fills in those of plans that were read from the database: flows store none, since the
@@ -109,7 +121,7 @@ func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[st
 
 // try makes a decision with the outputs that are known; missing are those that it lacks.
 func (f *Flows) try(m *making, now time.Time) {
-	in := &flowplan.Inputs{Outputs: m.outputs, Joins: f.joins, Impatient: m.impatient}
+	in := &flowplan.Inputs{Outputs: m.known.outputs, Taken: m.known.taken, Joins: f.joins, Impatient: m.impatient}
 	after, err := m.decide(in, now)
 	if err != nil {
 		m.err = err
@@ -179,7 +191,7 @@ func fill(m *making, after *graph.Flow, p *graph.Planned) (lacks []int, err erro
 				return nil, err
 			}
 			places[node] = i
-			if _, known := m.outputs[i]; !known && flowspec.HasTask(&after.Nodes[i]) && after.States[i].Status == graph.NodeSuccess {
+			if _, known := m.output(i); !known && flowspec.HasTask(&after.Nodes[i]) && after.States[i].Status == graph.NodeSuccess {
 				lacks = append(lacks, i)
 			}
 		}
@@ -193,7 +205,8 @@ func fill(m *making, after *graph.Flow, p *graph.Planned) (lacks []int, err erro
 		case !known:
 			return bson.RawValue{}
 		case flowspec.HasTask(&after.Nodes[i]):
-			return m.outputs[i]
+			out, _ := m.output(i)
+			return out
 		}
 		return after.States[i].Output
 	}

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +84,7 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 	made := make([]*making, len(cases))
 	for i, c := range cases {
 		ends := endsOf(c.Doc, c.Ends)
-		made[i] = &making{flow: c.Doc, decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
+		made[i] = &making{flow: c.Doc, known: p.memory.of(c.Doc), decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 			return flowplan.Ended(c.Doc, ends, in, now)
 		}}
 		made[i].impatient = len(c.Ends) > 0 && now.Sub(c.Ends[0].OutboxAt) >= joinPatience
@@ -93,6 +94,10 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 	}
 	answers := make([]decision.Answer[*graph.Flow], len(cases))
 	for i, m := range made {
+		for _, life := range m.passing {
+			m.known.forget(life)
+		}
+		p.memory.keep(cmp.Or(m.after, m.flow), m.known)
 		answers[i] = decision.Answer[*graph.Flow]{After: m.after, Changed: m.err == nil && m.after != m.flow, Told: len(cases[i].Ends), Err: m.err}
 	}
 	// Nodes that cannot be read now, or are too many, do not keep the ends of other flows waiting.

@@ -111,12 +111,14 @@ func (d *Decider[D]) finish(ctx context.Context, s *sent[D]) (done []D, err erro
 }
 
 // remove removes what the documents plan: it is carried out.
-func (d *Decider[D]) remove(ctx context.Context, docs []D) {
+func (d *Decider[D]) remove(ctx context.Context, docs []D) (done bool) {
 	ctx, cancel := throughStop(ctx)
 	defer cancel()
-	if err := d.Documents.CarriedOut(ctx, docs); err != nil {
+	err := d.Documents.CarriedOut(ctx, docs)
+	if err != nil {
 		d.later(err)
 	}
+	return err == nil
 }
 
 // CarryOut does what decisions of others planned, portion by portion, so that what is done stays

@@ -38,6 +38,9 @@ type Config[D any] struct {
 	// With Prompt, the engine decides about ends of its own process at once, even if another engine
 	// is first by rank. It finds other ends with its looks.
 	Prompt bool
+	// Size is about how many bytes of memory a document takes. With Prompt, an engine remembers
+	// documents that it has decided about; those of size 0 it does not. nil = all are small.
+	Size func(D) int
 	// Count, if it is not nil, counts what a decision that was written says.
 	Count func(store.Decision[D])
 }

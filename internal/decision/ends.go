@@ -21,18 +21,33 @@ type Outcome struct {
 	Next   time.Time // when the first document that was decided about is due again; zero = none is
 
 	written, crossed []string // documents about which this was decided, and those where somebody else was quicker
+	// stale are documents that this engine remembered. Somebody has decided about them since, or
+	// nothing is to be decided, which only what is stored can say.
+	stale []string
 }
 
 var errUnreadLife = errors.New("this process cannot read the newest life of the task that ended")
 
 // Decide decides about due documents, and tells documents of the ends of their tasks: one decision
-// for each document. began is when they were about to be read.
+// for each document. began is when they were about to be read. Documents that this engine remembers
+// are read only where that is not enough.
 func (d *Decider[D]) Decide(ctx context.Context, began clock.Instant, due []D, lives []store.OutboxLife, now time.Time) (out Outcome, err error) {
-	return d.decide(ctx, began, due, lives, nil, now)
+	out, err = d.decide(ctx, began, due, lives, d.recent.docs, now)
+	if err != nil || len(out.stale) == 0 {
+		return out, err
+	}
+	again := slices.DeleteFunc(slices.Clone(lives), func(l store.OutboxLife) bool { return !slices.Contains(out.stale, d.Planner.Of(l)) })
+	more, err := d.decide(ctx, began, nil, again, nil, now)
+	out.Worked, out.More, out.Stays = out.Worked || more.Worked, out.More || more.More, out.Stays+more.Stays
+	out.written, out.crossed = append(out.written, more.written...), append(out.crossed, more.crossed...)
+	if out.Next.IsZero() || !more.Next.IsZero() && more.Next.Before(out.Next) {
+		out.Next = more.Next
+	}
+	return out, err
 }
 
-// decide is Decide; recent are documents as they were a moment ago, by id, which need not be read. If
-// somebody has decided since, the decision is not applied.
+// decide is Decide; recent are documents as they were, by id, which need not be read. If somebody has
+// decided since, the decision is not applied.
 func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, lives []store.OutboxLife, recent map[string]D, now time.Time) (out Outcome, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	cases, err := d.cases(call, due, lives, recent)
@@ -61,15 +76,22 @@ func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, l
 		switch {
 		case a.Err != nil: // of a later release, or written by hand
 			d.Complain(d.Documents.ID(c.Doc), a.Err)
+			d.recent.forget(d.Documents.ID(c.Doc)) // the next look reads it
 			out.Stays += count(c.Due)
 		case a.Changed:
 			writes, of = append(writes, store.Decision[D]{Before: c.Doc, After: a.After, Drop: c.drop}), append(of, i)
 		case c.recent: // only a write shows that the document is what this engine remembers
+			out.stale = append(out.stale, d.Documents.ID(c.Doc))
 		default:
 			d.endsTold(c.Ends[:a.Told])
 			out.Stays += count(c.Due)
 		}
 	}
+	defer func() {
+		for _, id := range out.stale {
+			d.recent.forget(id)
+		}
+	}()
 	if len(writes) == 0 {
 		return out, nil
 	}
@@ -93,6 +115,8 @@ func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, l
 			}
 		case refused[n] != nil:
 			out.Stays += count(c.Due)
+		case c.recent:
+			out.stale = append(out.stale, d.Documents.ID(w.After))
 		default: // somebody decided in between
 			out.More, out.crossed = true, append(out.crossed, d.Documents.ID(w.After))
 		}

@@ -60,18 +60,6 @@ func (n *news) take() (decided bool, ends []store.OutboxLife) {
 	return decided, ends
 }
 
-// maxRecent is how many documents an engine remembers, which may be large.
-const maxRecent = 16
-
-// remember keeps a document as it was decided, for the next end of it that this process hears of.
-func (d *Decider[D]) remember(doc D) {
-	id := d.Documents.ID(doc)
-	if _, there := d.recent[id]; !there && len(d.recent) >= maxRecent {
-		clear(d.recent)
-	}
-	d.recent[id] = doc
-}
-
 // crossedFor is how long this engine leaves a document to its rank after another engine's decision
 // has crossed one about an end of this process.
 const crossedFor = 5 * time.Second
@@ -96,20 +84,13 @@ func (d *Decider[D]) hear(ctx context.Context) (soon bool) {
 	if len(ends) == 0 {
 		return decided
 	}
-	for recent := d.recent; ; recent = nil {
-		if _, err := d.decide(ctx, began, nil, ends, recent, d.Store.Clock.Now()); err != nil {
-			return true // a look finds them, and says what is wrong
-		}
-		ends = slices.DeleteFunc(ends, d.wasTold)
-		for _, l := range ends {
-			if id := d.Planner.Of(l); recent == nil {
-				d.crossed[id] = now
-			} else {
-				delete(d.recent, id) // somebody has decided since
-			}
-		}
-		if len(ends) == 0 || recent == nil {
-			return true
+	if _, err := d.Decide(ctx, began, nil, ends, d.Store.Clock.Now()); err != nil {
+		return true // a look finds them, and says what is wrong
+	}
+	for _, l := range ends {
+		if !d.wasTold(l) {
+			d.crossed[d.Planner.Of(l)] = now
 		}
 	}
+	return true
 }

@@ -19,11 +19,11 @@ type engineState[D any] struct {
 	carried map[string]carried[D]    // by document: what it plans is carried out, and still stands in it
 	told    map[string]told          // by entry: ends that were told and still stand in their outboxes
 	crossed map[string]time.Duration // by document: when another's decision crossed one of [Decider.hear]
-	recent  map[string]D             // by id: documents as this engine has left them, with all that is in carried
+	recent  recent[D]
 }
 
 func newEngineState[D any]() engineState[D] {
-	return engineState[D]{carried: map[string]carried[D]{}, told: map[string]told{}, crossed: map[string]time.Duration{}, recent: map[string]D{}}
+	return engineState[D]{carried: map[string]carried[D]{}, told: map[string]told{}, crossed: map[string]time.Duration{}, recent: newRecent[D]()}
 }
 
 type carried[D any] struct {
@@ -174,10 +174,14 @@ func (d *Decider[D]) flush(ctx context.Context, age time.Duration) {
 		}
 		docs = append(docs, c.doc)
 		delete(d.carried, id)
-		delete(d.recent, id)
+		if doc, there := d.recent.docs[id]; there {
+			d.recent.docs[id] = d.Planner.WithoutPlans(doc)
+		}
 	}
-	if len(docs) > 0 {
-		d.remove(ctx, docs)
+	if len(docs) > 0 && !d.remove(ctx, docs) {
+		for _, doc := range docs {
+			d.recent.forget(d.Documents.ID(doc))
+		}
 	}
 	entries := make([]store.Carried, 0, len(d.told))
 	for _, t := range d.told {

@@ -95,7 +95,7 @@ func TestTheTaskOfANodeThatItsJoinStoppedDoesNotStayBehind(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		f := made(graph.Vertex{}, graph.Vertex{After: []int{0}, Join: graph.Custom, Custom: "no"}, graph.Vertex{After: []int{0}},
 			graph.Vertex{After: []int{1, 2}, Join: graph.AtLeast, N: 1})
-		in := &Inputs{Outputs: map[int]bson.RawValue{0: {}}, Joins: map[string]JoinFunc{
+		in := &Inputs{Outputs: map[Life]bson.RawValue{{}: {}}, Joins: map[string]JoinFunc{
 			"no": func([]Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
 				return graph.NodePending, bson.RawValue{}, nil
 			},
@@ -141,7 +141,7 @@ func TestTheOrderOfEndsDoesNotMatterToASkippedNode(t *testing.T) {
 			join.After = []int{1, 2}
 			f := made(graph.Vertex{}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{0}, OnFailure: graph.Continue}, join)
 			f.Nodes[3].When = []string{`{"output.yes": true}`, ""}
-			in := &Inputs{Outputs: map[int]bson.RawValue{1: {}}}
+			in := &Inputs{Outputs: map[Life]bson.RawValue{{Node: 1}: {}}}
 			f = ended(t, f, in, model.StatusSuccess, 0)
 			for _, i := range order {
 				f = ended(t, f, in, map[int]model.Status{1: model.StatusSuccess, 2: model.StatusFailure}[i], i)

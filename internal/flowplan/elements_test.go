@@ -31,7 +31,7 @@ func elements(t *testing.T, f *graph.Flow, status model.Status, which ...int) *g
 }
 
 func itemsOf(t *testing.T, list any) *Inputs {
-	return &Inputs{Outputs: map[int]bson.RawValue{0: value(t, list)}}
+	return &Inputs{Outputs: map[Life]bson.RawValue{{}: value(t, list)}}
 }
 
 func TestElementsRunAsManyAtOnceAsAreAllowed(t *testing.T) {

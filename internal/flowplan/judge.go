@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -55,7 +54,7 @@ func parentsOf(f *graph.Flow, i int, in *Inputs) (p parents, err error) {
 		case graph.NodeSuccess:
 			into = &p.succeeded
 			if len(v.When) > 0 && v.When[k] != "" {
-				taken, err := holds(v.When[k], in.output(f, at))
+				taken, err := in.taken(f, i, k)
 				if err != nil {
 					return p, fmt.Errorf("flow %s, node %s: the condition on the edge from %s: %w", f.ID, v.ID, f.Nodes[at].ID, err)
 				}
@@ -73,6 +72,20 @@ func parentsOf(f *graph.Flow, i int, in *Inputs) (p parents, err error) {
 		*into = append(*into, at)
 	}
 	return p, nil
+}
+
+// taken says whether the condition on the edge from a node's parent holds.
+func (in *Inputs) taken(f *graph.Flow, i, parent int) (bool, error) {
+	at := f.Nodes[i].After[parent]
+	edge := Edge{i, LifeOf(f, at)}
+	if taken, known := in.Taken[edge]; known {
+		return taken, nil
+	}
+	taken, err := holds(f.Nodes[i].When[parent], in.output(f, at))
+	if err == nil && in.Taken != nil && !in.Missing[at] {
+		in.Taken[edge] = taken
+	}
+	return taken, err
 }
 
 // holds says whether the condition on an edge holds for the parent's output.
@@ -97,13 +110,21 @@ func holds(when string, output bson.RawValue) (bool, error) {
 }
 
 // only keeps the places that are among the named ones.
-func only(places, named []int) (out []int) {
+func only(places []int, named map[int]bool) (out []int) {
 	for _, at := range places {
-		if slices.Contains(named, at) {
+		if named[at] {
 			out = append(out, at)
 		}
 	}
 	return out
+}
+
+func set(places []int) map[int]bool {
+	in := make(map[int]bool, len(places))
+	for _, at := range places {
+		in[at] = true
+	}
+	return in
 }
 
 // judge asks the join of a node that waits. "Can no longer be met" is said as early as it is
@@ -148,7 +169,8 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 			return say(graph.NodePending, "%s failed, and at least %d parents must succeed", name(p.failed[0]), v.N)
 		}
 	case graph.These:
-		p = parents{only(p.succeeded, v.These), only(p.failed, v.These), only(p.skipped, v.These), only(p.pending, v.These), only(p.open, v.These)}
+		named := set(v.These)
+		p = parents{only(p.succeeded, named), only(p.failed, named), only(p.skipped, named), only(p.pending, named), only(p.open, named)}
 		switch {
 		case len(p.skipped) > 0:
 			return say(graph.NodeSkipped, "%s was skipped and must succeed", name(p.skipped[0]))
@@ -187,11 +209,11 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 	if fn == nil {
 		return j, &NoJoinError{Flow: f.ID, Node: v.ID, Join: v.Custom}
 	}
-	all := make([]Parent, len(v.After))
+	all, skipped := make([]Parent, len(v.After)), set(p.skipped)
 	for k, at := range v.After {
 		all[k] = Parent{Node: f.Nodes[at].ID, Status: f.States[at].Status}
 		switch {
-		case slices.Contains(p.skipped, at):
+		case skipped[at]:
 			all[k].Status = graph.NodeSkipped
 		case all[k].Status == graph.NodeSuccess:
 			all[k].Output = in.output(f, at)

@@ -313,9 +313,9 @@ func (s *seeded) carryOut(c scenario.Command, p *graph.Planned) {
 }
 
 func (s *seeded) inputs() *Inputs {
-	in := &Inputs{Outputs: map[int]bson.RawValue{}, Joins: map[string]JoinFunc{"majority": majority}}
+	in := &Inputs{Outputs: map[Life]bson.RawValue{}, Joins: map[string]JoinFunc{"majority": majority}}
 	for i := range s.flow.Nodes {
-		in.Outputs[i] = s.tasks[s.flow.Nodes[i].ID].Result
+		in.Outputs[LifeOf(s.flow, i)] = s.tasks[s.flow.Nodes[i].ID].Result
 	}
 	return in
 }

@@ -33,7 +33,7 @@ func TestANodeWaitsForItsTimeAndNotAMomentLonger(t *testing.T) {
 	_, err := Ended(f, []End{{Node: 0, Status: model.StatusSuccess}}, in, start)
 	require.NoError(t, err)
 	require.Equal(t, map[int]bool{0: true}, in.Missing, "the time is in the output")
-	in = &Inputs{Outputs: map[int]bson.RawValue{0: value(t, bson.M{"at": later.UTC().Format(time.RFC3339Nano)})}}
+	in = &Inputs{Outputs: map[Life]bson.RawValue{{}: value(t, bson.M{"at": later.UTC().Format(time.RFC3339Nano)})}}
 	f = ended(t, f, in, model.StatusSuccess, 0)
 	require.Equal(t, []graph.NodeStatus{graph.NodeSuccess, graph.NodeReady, graph.NodeReady, graph.NodeWait}, statuses(f))
 	require.Equal(t, start.Add(10*time.Minute).UTC(), f.DueAt)
@@ -72,7 +72,7 @@ func TestATimeThatHasPassedDoesNotDelayAndOneThatIsNoneFailsTheNode(t *testing.T
 	} {
 		f := waiting()
 		f.Nodes[2].OnFailure = c.policy
-		f = ended(t, f, &Inputs{Outputs: map[int]bson.RawValue{0: value(t, bson.M{"at": c.at})}}, model.StatusSuccess, 0)
+		f = ended(t, f, &Inputs{Outputs: map[Life]bson.RawValue{{}: value(t, bson.M{"at": c.at})}}, model.StatusSuccess, 0)
 		require.Equal(t, c.node, f.States[2].Status)
 		require.Equal(t, c.reason, f.States[2].Reason)
 		require.Equal(t, c.policy == graph.End, f.Status == graph.StatusFinish)
@@ -96,7 +96,7 @@ func TestAFlowMayBeginWithANodeThatWaits(t *testing.T) {
 }
 
 func TestAWaitIsCancelledAndBegunAnewLikeATask(t *testing.T) {
-	in := &Inputs{Outputs: map[int]bson.RawValue{0: value(t, bson.M{"at": "1970-01-01T00:00:01Z"})}}
+	in := &Inputs{Outputs: map[Life]bson.RawValue{{}: value(t, bson.M{"at": "1970-01-01T00:00:01Z"})}}
 	f := ended(t, waiting(), in, model.StatusSuccess, 0)
 	_, err := RetryFrom(f, 1, in, time.UnixMilli(3_000_000))
 	require.ErrorContains(t, err, "it runs, or is about to")

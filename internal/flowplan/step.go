@@ -32,14 +32,31 @@ const (
 
 // Inputs are what a decision may need in addition to the flow.
 type Inputs struct {
-	// Outputs are the outputs of nodes that succeeded, by place. A decision that lacks one notes the
+	// Outputs are the outputs of nodes that succeeded. A decision that lacks one notes the
 	// place in Missing; the caller adds the output and decides again.
-	Outputs map[int]bson.RawValue
+	Outputs map[Life]bson.RawValue
 	Missing map[int]bool
+	// Taken is what conditions said of outputs; decisions add to it. nil = nobody remembers that.
+	Taken map[Edge]bool
 	// Joins are the registered functions.
 	Joins map[string]JoinFunc
 	// Impatient says that joins have failed for long: a node whose join fails becomes PENDING.
 	Impatient bool
+}
+
+// Life is a life of a node: its place in the flow, and how often a person had restarted it.
+type Life struct {
+	Node int
+	Life int64
+}
+
+// LifeOf is the present life of a node.
+func LifeOf(f *graph.Flow, node int) Life { return Life{node, f.States[node].Life} }
+
+// Edge is an edge to the node at a place.
+type Edge struct {
+	Node   int
+	Parent Life
 }
 
 // output is the output of a node that succeeded.
@@ -47,7 +64,7 @@ func (in *Inputs) output(f *graph.Flow, node int) bson.RawValue {
 	if !flowspec.HasTask(&f.Nodes[node]) {
 		return f.States[node].Output
 	}
-	out, known := in.Outputs[node]
+	out, known := in.Outputs[LifeOf(f, node)]
 	if !known {
 		if in.Missing == nil {
 			in.Missing = map[int]bool{}

@@ -112,12 +112,15 @@ func (s *decided[D]) Write(ctx context.Context, writes []Decision[D]) (applied [
 	}
 	models := make([]mongo.WriteModel, len(writes))
 	for i, w := range writes {
-		id, rev, _ := s.of(w.Before)
+		id, rev, decision := s.of(w.Before)
 		update, err := s.update(w)
 		if err != nil {
 			return applied, nil, &FatalError{Reason: fmt.Sprintf("encoding a decision about the %s %s", s.one, id), Err: err}
 		}
 		filter := bson.D{d("_id", id), d("rev", rev)}
+		if decision != "" { // a document of that id, made anew or restored, may have had as many
+			filter = append(filter, d("decision", decision))
+		}
 		if s.guard != nil {
 			filter = append(filter, s.guard(w)...)
 		}

@@ -1,0 +1,98 @@
+package flow
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+)
+
+// maxMemory bounds the outputs that an engine remembers, in bytes.
+const maxMemory = 32 << 20
+
+// memory is what an engine has read for decisions and may need again: a custom join looks at the
+// outputs of all parents each time one of them ends, and a condition on an edge at that of one. The
+// goroutine that decides uses it alone.
+type memory struct {
+	flows map[string]*memo
+	bytes int
+}
+
+// memo is the memory of one flow. What a life of a node put out does not change.
+type memo struct {
+	createdAt time.Time
+	outputs   map[flowplan.Life]bson.RawValue
+	taken     map[flowplan.Edge]bool
+	counted   int // bytes
+}
+
+func newMemo(f *graph.Flow) *memo {
+	return &memo{createdAt: f.CreatedAt, outputs: map[flowplan.Life]bson.RawValue{}, taken: map[flowplan.Edge]bool{}}
+}
+
+// of is what is known of a flow.
+func (m *memory) of(f *graph.Flow) *memo {
+	if known := m.flows[f.ID]; known != nil && known.createdAt.Equal(f.CreatedAt) {
+		return known
+	}
+	return newMemo(f)
+}
+
+// keep remembers what was read of a flow, and makes room for it.
+func (m *memory) keep(f *graph.Flow, what *memo) {
+	if known := m.flows[f.ID]; known != nil {
+		m.bytes -= known.counted
+		delete(m.flows, f.ID)
+	}
+	if f.Status == graph.StatusFinish || len(what.outputs)+len(what.taken) == 0 {
+		return
+	}
+	what.count()
+	for id, other := range m.flows {
+		if m.bytes+what.counted <= maxMemory {
+			break
+		}
+		m.bytes -= other.counted
+		delete(m.flows, id)
+	}
+	if what.counted > maxMemory { // what its conditions said is small
+		clear(what.outputs)
+		what.count()
+	}
+	m.flows[f.ID] = what
+	m.bytes += what.counted
+}
+
+func (m *memo) count() {
+	const each = 64
+	m.counted = each * (len(m.outputs) + len(m.taken))
+	for _, v := range m.outputs {
+		m.counted += len(v.Value)
+	}
+}
+
+// forget forgets the output of a node, and what conditions said of it.
+func (m *memo) forget(life flowplan.Life) {
+	delete(m.outputs, life)
+	for e := range m.taken {
+		if e.Parent == life {
+			delete(m.taken, e)
+		}
+	}
+}
+
+// sizeOf is about how many bytes of memory a flow takes; 0 = nothing more is decided about it.
+func sizeOf(f *graph.Flow) int {
+	if f.Status == graph.StatusFinish {
+		return 0
+	}
+	const each = 800 // the node and its state
+	n := each * (len(f.Nodes) + 1)
+	for i := range f.Nodes {
+		v, st := &f.Nodes[i], &f.States[i]
+		n += len(v.Args) + len(v.Context.Value) + 8*len(v.After) + len(st.Context.Value) + len(st.Output.Value)
+	}
+	return n
+}

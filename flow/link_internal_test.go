@@ -58,3 +58,17 @@ func TestEndsAreDecidedAlthoughNodesToLinkCannotBeRead(t *testing.T) {
 	require.Equal(t, graph.NodeSuccess, answers[0].After.States[0].Status)
 	require.False(t, answers[1].Changed)
 }
+
+func TestExplainCountsTheNodesBeforeOneThatIsNotLinked(t *testing.T) {
+	d := newDriven(t)
+	var nodes []graph.NodeSpec
+	for i := range 300 {
+		nodes = append(nodes, graph.NodeSpec{ID: fmt.Sprint("n", i), Type: "t"})
+	}
+	_, err := d.f.Append(t.Context(), "s", "g", nodes...)
+	require.NoError(t, err)
+	require.NoError(t, d.f.Flush(t.Context()))
+	said, err := d.f.Explain(t.Context(), "s/g", "n250")
+	require.NoError(t, err)
+	require.Equal(t, []string{"It is appended and not linked to the chain yet. Nodes before it: 250.", "It is linked when at most 100 linked nodes have not ended."}, said)
+}

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -60,17 +61,48 @@ func (f *Flows) RetryFrom(ctx context.Context, id, node string) (*graph.Flow, er
 }
 
 // Explain returns sentences that describe why a node has its status, which nodes it waits for, and
-// what would start it.
+// what would start it. Of a node that has left the document of its stream it says how and when it ended.
 func (f *Flows) Explain(ctx context.Context, id, node string) ([]string, error) {
-	doc, err := f.Get(ctx, id)
-	if err != nil {
-		return nil, err
+	for range maxTries {
+		doc, err := f.Get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		i, missing := place(doc, node)
+		if missing == nil {
+			return flowplan.Explain(doc, i), nil
+		}
+		if doc.Kind != graph.KindStream {
+			return nil, missing
+		}
+		record := id + "/" + node
+		found, unread, err := f.store.Nodes.Appended(ctx, []string{record})
+		if err = errors.Join(err, unread[record]); err != nil {
+			return nil, fmt.Errorf("explaining the node %s: %w", record, err)
+		}
+		n := found[record]
+		var before int64
+		switch {
+		case n == nil:
+			return nil, missing
+		case n.Status == graph.NodeInit:
+			known := make([]string, len(doc.Nodes))
+			for i := range doc.Nodes {
+				known[i] = recordID(doc, i)
+			}
+			if before, err = f.store.Nodes.CountBefore(ctx, id, n.No, known); err != nil {
+				return nil, err
+			}
+		case !n.Status.Final(): // it was linked since the stream was read, or its end is being stored
+			clock.Pause(ctx, 10*time.Millisecond)
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		return flowplan.ExplainApart(doc, n, int(before)), nil
 	}
-	i, err := place(doc, node)
-	if err != nil {
-		return nil, err
-	}
-	return flowplan.Explain(doc, i), nil
+	return nil, fmt.Errorf("explaining the node %s/%s: its stream changes all the time", id, node)
 }
 
 // NodeView is a node with its present status and what its task adds.

@@ -252,3 +252,19 @@ func TestARecordThatCannotBeReadHoldsItsOwnStreamAlone(t *testing.T) {
 	created(past)
 	w.eventually("the other one goes on when it is mended", func() bool { return len(planned("s/bad")) == 0 })
 }
+
+func TestExplainTellsHowANodeThatLeftTheWindowOfItsStreamEnded(t *testing.T) {
+	w := newWorld(t)
+	w.appends("s", "g", link("a"), link("b"))
+	w.eventually("both have ended", func() bool { return w.record("s/g/b").Status == graph.NodeSuccess })
+	w.appends("s", "g", link("c"), link("d"))
+	w.eventually("a has left", func() bool {
+		doc, err := w.flows.Get(t.Context(), "s/g")
+		return err == nil && doc.Trimmed > 0
+	})
+	said, err := w.flows.Explain(t.Context(), "s/g", "a")
+	require.NoError(t, err)
+	require.Equal(t, []string{"It ended as SUCCESS at " + w.record("s/g/a").At.UTC().Format(time.RFC3339Nano) + "."}, said)
+	_, err = w.flows.Explain(t.Context(), "s/g", "nobody")
+	require.ErrorContains(t, err, "no such node")
+}

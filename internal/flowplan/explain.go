@@ -27,11 +27,7 @@ func Explain(f *graph.Flow, node int) []string {
 		}
 		return []string{"Its task may run; the task itself says more."}
 	case graph.NodeSuccess, graph.NodeError, graph.NodeSkipped:
-		out := "It ended as " + string(st.Status)
-		if st.Reason != "" {
-			out += ": " + st.Reason
-		}
-		return []string{out + "."}
+		return []string{endedAs(st.Status, st.At, st.Reason)}
 	}
 	var out []string
 	if st.Status == graph.NodePending {
@@ -69,6 +65,15 @@ func Explain(f *graph.Flow, node int) []string {
 		out = append(out, "Resolve it, or retry from the parent that failed.")
 	}
 	return out
+}
+
+// endedAs says how and when a node ended.
+func endedAs(status graph.NodeStatus, at time.Time, reason string) string {
+	out := "It ended as " + string(status) + " at " + at.UTC().Format(time.RFC3339Nano)
+	if reason != "" {
+		out += ": " + reason
+	}
+	return sentence(out)
 }
 
 // asked says what a person is asked for.

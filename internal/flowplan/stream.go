@@ -228,6 +228,22 @@ func explainWait(f *graph.Flow, node int) []string {
 	return out
 }
 
+// ExplainApart is [Explain] for a node that is not in the window of its stream. before is how many nodes
+// that are not linked either are before it.
+func ExplainApart(f *graph.Flow, n *graph.Node, before int) []string {
+	if n.Status.Final() {
+		return []string{endedAs(n.Status, n.At, n.Reason)}
+	}
+	out := []string{fmt.Sprintf("It is appended and not linked to the chain yet. Nodes before it: %d.", before+open(f))}
+	switch {
+	case f.Closed:
+		return append(out, fmt.Sprintf("The stream is closed: %s.", f.Reason), "Open the stream to let it go on.")
+	case Room(f) == 0:
+		return append(out, fmt.Sprintf("It is linked when at most %d linked nodes have not ended.", roomAt))
+	}
+	return append(out, "An engine links it within seconds; one must run.")
+}
+
 // noun is what people call it.
 func (s *step) noun() string {
 	if s.Kind == graph.KindStream {

@@ -322,6 +322,13 @@ func (s *Nodes) NextWaiting(ctx context.Context, after string, look int) (flowID
 	return flowIDs, err
 }
 
+// CountBefore counts the nodes of a stream that are to be linked before the number, without those of
+// the given ids. Index: link.
+func (s *Nodes) CountBefore(ctx context.Context, flowID string, no int64, without []string) (int64, error) {
+	n, err := s.flowNodes.CountDocuments(ctx, bson.D{d("flow_id", flowID), d("no", bson.D{d("$gt", 0), d("$lt", no)}), d("_id", bson.D{d("$nin", without)})}, options.Count().SetHint(indexLink))
+	return n, explain(err, "counting nodes to link")
+}
+
 // CountWaiting counts the nodes of streams that are to be linked, by stream. Index: link.
 func (s *Nodes) CountWaiting(ctx context.Context, flowIDs []string) (map[string]int64, error) {
 	const doing = "counting nodes to link"

@@ -144,11 +144,13 @@ func (c *Consumer) hold(out *claim.Outcome) {
 		}
 		event := Event{Kind: workerevent.Claimed}
 		if won.Lapsed != "" {
-			x.dueAt, event = won.Before.LapseAt, Event{Kind: workerevent.TakenOver, Previous: claim.Previous(won)}
+			x.dueAt, x.previous = won.Before.LapseAt, claim.Previous(won)
+			event = Event{Kind: workerevent.TakenOver, Previous: x.previous}
 		}
 		xs[n] = x
 		c.emitFor(x, event)
 	}
+	c.traceClaim(out, xs)
 	c.held.add(xs, c.cfg.Clock.Monotonic(), c.store.Clock.Now())
 	c.control.LookFrom(xs[0].task.UpdatedAt) // a signal may have named them before they were held
 	c.leases.Added()

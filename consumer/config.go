@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -70,6 +71,11 @@ type Config struct {
 	// Callbacks lets this process deliver callbacks; nil = it delivers none. If tasks have
 	// callbacks, at least one process must deliver them. Defaults to nil.
 	Callbacks *CallbackConfig
+
+	// TracerProvider records spans of claims, executions, steps and deliveries, see
+	// docs/traces.md. With or without it, a handler's context carries the trace of what sent
+	// its task. Defaults to none.
+	TracerProvider trace.TracerProvider
 
 	// Clock is for tests. Defaults to the machine's clock.
 	Clock model.Clock

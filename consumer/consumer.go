@@ -34,6 +34,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/stream"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/internal/tracing"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
@@ -47,6 +48,7 @@ type Consumer struct {
 	only   *lifecycle.Conditions // what tasks it takes; nil = all
 	seeker *claim.Seeker
 	log    zerolog.Logger
+	tracer tracing.Tracer
 
 	mu         sync.Mutex
 	handlers   map[string]*handler
@@ -117,7 +119,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{
 		cfg: cfg, store: st, secrets: secrets, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
-		handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(),
+		tracer: tracing.New(cfg.TracerProvider), handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(),
 		plan: fetchplan.New(cfg.Concurrency, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))),
 	}
 	if only := (lifecycle.Conditions{Tenants: cfg.Tenants, Categories: cfg.Categories, Creators: cfg.Creators}); !lifecycle.Unconditional(&only) {
@@ -232,7 +234,7 @@ func (c *Consumer) start(ctx context.Context) error {
 		return input.Invalid("handlers", "are missing: register a type with Handle before Run")
 	}
 	c.started, c.done = true, make(chan struct{})
-	c.handlerCtx = context.WithoutCancel(ctx)
+	c.handlerCtx = tracing.Apart(context.WithoutCancel(ctx))
 	return nil
 }
 

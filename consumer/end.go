@@ -121,7 +121,7 @@ func (h hold) Fenced(out lifecycle.Outcome, why string) {
 	c.stats.fenced.Add(1)
 	c.releasePermits(x, false) // the execution has ended, whoever ended it
 	c.held.remove(x)
-	c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Str("outcome", string(out.Kind)).Msg("refused a late result: " + why)
+	about(c.log.Warn(), x).Str("outcome", string(out.Kind)).Msg("refused a late result: " + why)
 	c.emitFor(x, Event{Kind: workerevent.Fenced, Outcome: out.Kind, Reason: why, Ran: x.ran})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/finish"
@@ -138,13 +139,16 @@ type execution struct {
 	// successor is the next execution by the permit of the type; nil = none was prepared. Guarded by
 	// the passes.
 	successor *successor
-	slot      slot          // of the process; guarded by the holdings
-	ran       time.Duration // how long the handler ran; written by its goroutine before the end is queued
+	previous  string            // the worker whose lease lapsed; "" = it is no takeover
+	claim     trace.SpanContext // of the claim
+	slot      slot              // of the process; guarded by the holdings
+	ran       time.Duration     // how long the handler ran; written by its goroutine before the end is queued
 
 	quiet      atomic.Bool // the handler wants no callback
 	completing atomic.Bool // a transaction may end it: pings stay away from the document
 
 	mu      sync.Mutex
+	span    trace.Span // of the handler; nil = none. Its goroutine reads it without the lock
 	state   state
 	stop    context.CancelCauseFunc
 	stopped error // the cause, for one that had not started

@@ -33,7 +33,7 @@ func (c *Consumer) loseLease(x *execution) {
 	x.mu.Unlock()
 	if c.stop(x, ErrLeaseLost) {
 		c.stats.leasesLost.Add(1)
-		c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("the lease was lost: another worker took over the task, or the task ended")
+		about(c.log.Warn(), x).Msg("the lease was lost: another worker took over the task, or the task ended")
 		c.emitFor(x, Event{Kind: workerevent.LeaseLost, Reason: "another worker took over the task, or the task ended"})
 	}
 }
@@ -50,6 +50,6 @@ func (c *Consumer) leaseEnded(x *execution) {
 	if errors.Is(cause, ErrLeaseLost) {
 		c.stats.leasesLost.Add(1)
 	}
-	c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("cancelled a handler: " + why)
+	about(c.log.Warn(), x).Msg("cancelled a handler: " + why)
 	c.emitFor(x, Event{Kind: workerevent.LeaseLost, Reason: why})
 }

@@ -103,6 +103,7 @@ func (c *Consumer) handOver(x *execution, s said) {
 	if broken := judged(s.err); broken != nil {
 		_ = judged(broken) // a panic is ours to read
 	}
+	x.endSpan(out, s.cause, parked)
 	if parked {
 		c.park(x, until) // also when the worker is stopping: the work goes on elsewhere
 		return
@@ -140,6 +141,7 @@ func (c *Consumer) call(x *execution, s *said) {
 	late := c.store.Clock.Now().Sub(x.dueAt)
 	x.h.measured.Delay.Observe(late)
 	c.emitFor(x, Event{Kind: workerevent.Started, Late: late})
+	ctx = c.traced(ctx, x, late)
 	e := c.executionFor(x)
 	ctx = context.WithValue(ctx, executionKey{}, e)
 	for retries := x.entry().LocalRetries; ; retries++ {
@@ -161,6 +163,7 @@ func (c *Consumer) call(x *execution, s *said) {
 		if !c.awaitLocalRetry(ctx, x, retries+1) {
 			return
 		}
+		c.traceRetry(x, retries+1, s.err)
 	}
 }
 
@@ -179,7 +182,7 @@ func (c *Consumer) awaitLocalRetry(ctx context.Context, x *execution, n int) boo
 		}
 		c.health.Report(err)
 		if store.Final(err) {
-			c.log.Error().Err(err).Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("the database refused to record a local retry; ending the execution with the handler's error")
+			about(c.log.Error().Err(err), x).Msg("the database refused to record a local retry; ending the execution with the handler's error")
 			return false
 		}
 	}

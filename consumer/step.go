@@ -5,12 +5,14 @@ import (
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tracing"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -40,7 +42,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	if err != nil {
 		return out, err
 	}
-	raw, err := e.step(ctx, name, func() (bson.RawValue, error) {
+	raw, err := e.step(ctx, name, func(ctx context.Context) (bson.RawValue, error) {
 		v, err := fn(ctx)
 		if err != nil {
 			return bson.RawValue{}, err
@@ -90,7 +92,7 @@ func encodeStep[T any](name string, v T) (bson.RawValue, error) {
 }
 
 // step takes the saved value, or makes one and saves it.
-func (e *Execution) step(ctx context.Context, name string, fn func() (bson.RawValue, error)) (value bson.RawValue, err error) {
+func (e *Execution) step(ctx context.Context, name string, fn func(context.Context) (bson.RawValue, error)) (value bson.RawValue, err error) {
 	saved, err := e.steps.Take(name, func() []model.Step { return lifecycle.StepsOf(e.hold.task, e.consumer.cfg.WorkerID) })
 	if err != nil {
 		return value, err
@@ -110,7 +112,17 @@ func (e *Execution) step(ctx context.Context, name string, fn func() (bson.RawVa
 	if ctx.Err() != nil {
 		return value, fmt.Errorf("step %s did not start: %w", name, context.Cause(ctx))
 	}
-	value, err = fn()
+	if e.consumer.tracer.On() {
+		var span trace.Span
+		ctx, span = e.consumer.stepSpan(ctx, name)
+		defer func() {
+			if !kept && err == nil {
+				tracing.Fail(span, "panic", "the step did not return")
+			}
+			tracing.End(span, err)
+		}()
+	}
+	value, err = fn(ctx)
 	if err != nil {
 		return value, err
 	}

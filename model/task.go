@@ -35,6 +35,7 @@ type Task struct {
 	Options Options       `bson:"options,omitempty"`
 	Applied *Options      `bson:"applied,omitempty"` // options of the type and the handler at the newest claim
 	Origin  *Origin       `bson:"origin,omitempty"`  // what created the task and is notified of its end
+	Trace   *Trace        `bson:"trace,omitempty"`   // the span that created the task; nil = none
 
 	WorkerStates []WorkerState `bson:"worker_states,omitempty"`
 	Attempt      int           `bson:"attempt,omitempty"`     // of the newest execution; released executions do not count; 0 = not started
@@ -91,6 +92,13 @@ type WorkerState struct {
 	// Options are the task's options at the claim, if they changed while the execution was
 	// open; nil = the task's current options apply. See applied.go.
 	Options *ClaimedOptions `bson:"options,omitempty"`
+}
+
+// Trace is the context of a span, as the W3C writes it in the headers of HTTP requests.
+type Trace struct {
+	Parent string    `bson:"traceparent" json:"traceparent"`
+	State  string    `bson:"tracestate,omitempty" json:"tracestate,omitempty"`
+	At     time.Time `bson:"at,omitempty" json:"at,omitzero"` // when it was stored
 }
 
 // Progress is the last progress that a handler reported.

@@ -105,7 +105,7 @@ func TestAKeyWhoseTaskWasDeletedIsFreeAgain(t *testing.T) {
 	_, err := b.db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: s.ID}})
 	require.NoError(t, err)
 	// As a sender finds it whose insert saw the task and whose decision did not.
-	o := newOutgoing(&Draft{Type: "mail", Key: "k", OnExisting: model.UpdateArgs}, nil, b.Now())
+	o := newOutgoing(&Draft{Type: "mail", Key: "k", OnExisting: model.UpdateArgs}, nil, nil, b.Now())
 	o.again = true
 	b.p.sendAgain(t.Context(), o)
 	require.NoError(t, o.err)

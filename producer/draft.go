@@ -75,9 +75,9 @@ func validExisting(e model.Existing) error {
 }
 
 // newOutgoing makes the document of the draft, in its first life; typ is what is stored of its
-// type, nil = nothing. It fixes what the draft left to the moment of the write: a key, a start
+// type, nil = nothing, from the span that sends it. It fixes what the draft left to the moment of the write: a key, a start
 // time, an expiry.
-func newOutgoing(d *Draft, typ *model.TaskType, now time.Time) *outgoing {
+func newOutgoing(d *Draft, typ *model.TaskType, from *model.Trace, now time.Time) *outgoing {
 	if d.Key == "" {
 		d.Key = input.NewKey(now)
 	}
@@ -88,6 +88,7 @@ func newOutgoing(d *Draft, typ *model.TaskType, now time.Time) *outgoing {
 		d.Options.ExpiresAt = now.Add(d.ExpiresIn)
 	}
 	o := &outgoing{draft: d.stored(), exists: d.OnExisting}
+	o.draft.Trace = from
 	o.draft.Typed(typ)
 	o.task = lifecycle.NewTask(o.draft, now)
 	return o

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tracing"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -62,9 +63,10 @@ func (p *Producer) carryOut(ctx context.Context, drafts []*Draft) ([]Sent, error
 		return nil, err
 	}
 	now := p.room.Store.Clock.Now()
+	from := tracing.Of(ctx, now)
 	outs := make([]*outgoing, len(drafts))
 	for i, d := range drafts {
-		o := newOutgoing(d, p.room.Types.Get(d.Type), now)
+		o := newOutgoing(d, p.room.Types.Get(d.Type), from, now)
 		o.sent.ID = o.task.ID
 		outs[i] = o
 	}

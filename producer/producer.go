@@ -7,11 +7,13 @@ import (
 
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tracing"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -46,6 +48,10 @@ type Config struct {
 	SecretKey string
 	// Middleware wraps every send; the first is the outermost. Defaults to none.
 	Middleware []Middleware
+	// TracerProvider records a span for each send, see docs/traces.md. Each task stores the
+	// span that sent it, also one that the caller's context brings without a TracerProvider.
+	// Defaults to none.
+	TracerProvider trace.TracerProvider
 	// Logger receives messages for operators. Defaults to none.
 	Logger zerolog.Logger
 	// Clock measures waits. Defaults to the machine's clock.
@@ -57,6 +63,7 @@ type Config struct {
 type Producer struct {
 	room   *command.Room
 	tenant string
+	tracer tracing.Tracer
 
 	send    SendFunc // the middleware, around Producer.carryOut
 	wrapped bool     // there is some
@@ -87,7 +94,7 @@ func New(c Config) (*Producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{room: r, tenant: c.Tenant, wrapped: len(c.Middleware) > 0}
+	p := &Producer{room: r, tenant: c.Tenant, tracer: tracing.New(c.TracerProvider), wrapped: len(c.Middleware) > 0}
 	p.send = p.carryOut
 	for i := len(c.Middleware) - 1; i >= 0; i-- {
 		p.send = c.Middleware[i](p.send)

@@ -76,7 +76,11 @@ func (p *Producer) through(ctx context.Context, drafts []*Draft, outside bool) (
 	if outside {
 		ctx = store.Outside(ctx)
 	}
-	sent, err := p.send(ctx, drafts)
+	send := p.send
+	if p.tracer.On() {
+		send = p.sendTraced
+	}
+	sent, err := send(ctx, drafts)
 	if err == nil && len(sent) != len(drafts) {
 		return nil, fmt.Errorf("a middleware returned %d results for %d tasks", len(sent), len(drafts))
 	}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -13,6 +15,8 @@ import (
 // Execution is the hold that an [End] is of: what is asked of it when the end is written, and
 // who hears what became of the end. Of Ended, Parked, Fenced and Left one is called, once.
 type Execution interface {
+	// TraceID is the trace of the execution; "" = none.
+	TraceID() string
 	// Interval is how often the execution is pinged.
 	Interval() time.Duration
 	// Completing reports whether a transaction of the handler's may have ended the execution.
@@ -48,6 +52,19 @@ type End struct {
 	refused int           // how often the server refused just this end, see shorten
 	doubted time.Duration // monotonic: since when it refuses just this end for a reason unknown here; 0 = it does not
 	denied  time.Duration // monotonic: since when the server refuses it whatever it says; 0 = it does not
+}
+
+// About says in a log line which execution it is about. traceID is "" without a trace.
+func About(l *zerolog.Event, taskID, execID, traceID string) *zerolog.Event {
+	l = l.Str("task_id", taskID).Str("exec_id", execID)
+	if traceID != "" {
+		l = l.Str("trace_id", traceID)
+	}
+	return l
+}
+
+func (e *End) about(l *zerolog.Event) *zerolog.Event {
+	return About(l, e.Claimed.ID, e.ExecID, e.Of.TraceID())
 }
 
 // newest is the task as it is known.
@@ -98,7 +115,7 @@ func (w *Ends) Refuse(e *End, err error) {
 	case errors.Is(err, model.ErrFenced):
 		e.Of.Fenced(e.Out, "another worker took the task over, or it was ended")
 	default:
-		w.Log.Error().Err(err).Str("task_id", e.Claimed.ID).Msg("could not decide the end of an execution")
+		e.about(w.Log.Error().Err(err)).Msg("could not decide the end of an execution")
 		e.Of.Left()
 	}
 }

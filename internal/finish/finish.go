@@ -203,6 +203,6 @@ func (w *Ends) later(e *End) {
 
 // giveUp leaves the lease of an execution to lapse, because its end cannot be written.
 func (w *Ends) giveUp(e *End, err error) {
-	w.Log.Error().Err(err).Str("task_id", e.Claimed.ID).Str("exec_id", e.ExecID).Msg("could not write the end of an execution")
+	e.about(w.Log.Error().Err(err)).Msg("could not write the end of an execution")
 	e.Of.Left()
 }

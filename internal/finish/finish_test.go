@@ -33,6 +33,7 @@ func (l *listener) Ended(after *model.Task)          { l.heard <- "ended: " + st
 func (l *listener) Parked()                          { l.heard <- "parked" }
 func (l *listener) Fenced(lifecycle.Outcome, string) { l.heard <- "fenced" }
 func (l *listener) Left()                            { l.heard <- "left" }
+func (l *listener) TraceID() string                  { return "" }
 func (l *listener) Delayed()                         {}
 
 // room is what writes ends and steps, on a database of its own.

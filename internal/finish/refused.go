@@ -45,7 +45,7 @@ func (w *Ends) mayPass(e *End, why error) bool {
 }
 
 func (w *Ends) warn(e *End, why error) {
-	w.Log.Error().Err(why).Str("task_id", e.Claimed.ID).Str("exec_id", e.ExecID).Msg("the database refused the end of an execution; retrying")
+	e.about(w.Log.Error().Err(why)).Msg("the database refused the end of an execution; retrying")
 }
 
 // shorten replaces what the server will never take, such as a result that is too large

@@ -12,7 +12,7 @@ import (
 
 // mostExported bounds the exported names of the packages that users import: those of flows, those of
 // plans, those of metrics, and all others.
-var mostExported = map[string]int{"flow": 70, "plan": 50, "metrics": 4, "all others": 353}
+var mostExported = map[string]int{"flow": 70, "plan": 50, "metrics": 4, "all others": 354}
 
 func TestThePublicAPIStaysSmall(t *testing.T) {
 	n := map[string]int{}

@@ -13,6 +13,7 @@ var mayImport = map[string][]string{
 	"internal/safetext":  {},
 	"callback":           {"internal/clock"},
 	"model":              {"callback", "internal/clock", "internal/safetext"},
+	"internal/tracing":   {"model", "internal/clock", "internal/safetext"},
 	"internal/failkind":  {"model"},
 	"periodic/schedule":  {"model", "callback"},
 	"flow/graph":         {"model"},
@@ -108,7 +109,7 @@ var mayImport = map[string][]string{
 
 // core is what a line of mayImport means by "core".
 var core = []string{
-	"model", "callback", "periodic/schedule", "flow/graph", "plan/repeat", "internal/failkind", "internal/clock", "internal/measure", "internal/safetext", "internal/input", "internal/codec", "internal/lifecycle",
+	"model", "callback", "periodic/schedule", "flow/graph", "plan/repeat", "internal/failkind", "internal/clock", "internal/measure", "internal/safetext", "internal/tracing", "internal/input", "internal/codec", "internal/lifecycle",
 }
 
 // neverImported are packages that nothing imports, tests included.
@@ -120,6 +121,8 @@ var thirdParties = []string{
 	"go.mongodb.org/mongo-driver/v2",
 	"github.com/robfig/cron/v3",
 	"github.com/rs/zerolog",
+	"go.opentelemetry.io/otel", // its API, with the hash that it uses
+	"github.com/cespare/xxhash/v2",
 }
 
 var libraries = []string{"model", "producer", "admin", "pull", "consumer", "periodic", "periodic/schedule", "flow", "flow/graph", "plan", "plan/repeat", "migrate", "callback"}
@@ -136,6 +139,7 @@ var unreachable = []struct {
 			"github.com/testcontainers/...", "github.com/moby/...", "github.com/spf13/...",
 			"go.etcd.io/bbolt/...", "github.com/tidwall/...", "github.com/stretchr/...", "github.com/danielgtaylor/...",
 			"testing/...", module + "/internal/embedded/...", "github.com/prometheus/...",
+			"go.opentelemetry.io/otel/sdk/...", "go.opentelemetry.io/otel/exporters/...", "go.opentelemetry.io/otel/internal/global/...",
 		},
 		why: "a service that embeds mscheduler must not carry it",
 	},
@@ -169,6 +173,7 @@ var onlyBelow = []struct {
 	{"github.com/danielgtaylor/huma/v2/...", []string{"internal/rest"}, "the REST API has one room"},
 	{"github.com/coreos/...", []string{"internal/access"}, "tokens have one room"},
 	{"github.com/go-jose/...", []string{"internal/access"}, "tokens have one room"},
+	{"go.opentelemetry.io/otel/exporters/...", []string{"internal/cli"}, "exporters are for the binary"},
 	{"github.com/spf13/...", []string{"internal/cli", "cmd/..."}, "the command line belongs to cmd and internal/cli"},
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/internal/tracing"
 )
 
 // Call is one request, and what its use decides about it.
@@ -119,6 +120,7 @@ func (c *Caller) request(ctx context.Context, call *Call) (*http.Request, error)
 		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("User-Agent", "mscheduler")
+	tracing.ToRequest(ctx, req.Header)
 	maps.Copy(req.Header, call.Worker)
 	for name, value := range call.Headers {
 		if http.CanonicalHeaderKey(name) == "Host" {

@@ -67,7 +67,7 @@ func Delivery(t *model.Task) Draft {
 	return Draft{
 		Tenant: t.Tenant, Type: input.CallbackType, Key: DeliveryKey(t.ID, t.Generation),
 		Args:   deliveryArgs(t.ID, t.Generation),
-		Origin: &model.Origin{Kind: OutcomeDelivery, ID: t.ID, Generation: t.Generation},
+		Origin: &model.Origin{Kind: OutcomeDelivery, ID: t.ID, Generation: t.Generation}, Trace: t.Trace,
 	}
 }
 

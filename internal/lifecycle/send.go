@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -25,6 +26,7 @@ type Draft struct {
 	Priority *int          // nil = 5
 	Held     bool          // Wait until it is released
 	Origin   *model.Origin // what made it and learns of its end; nil = nobody
+	Trace    *model.Trace  // the span that made it; nil = none
 	Options  model.Options
 	// TypeOptions is what the task's type says to its tasks, as far as the sender knows. It
 	// is not stored: workers know it better.
@@ -80,7 +82,7 @@ func NewTask(d Draft, now time.Time) *model.Task {
 
 // fill sets what a draft says, on a task without executions or with successful ones.
 func (d *Draft) fill(t *model.Task, now time.Time) {
-	t.Category, t.Creator, t.Args, t.Options, t.Origin = d.Category, d.Creator, d.Args, d.Options, d.Origin
+	t.Category, t.Creator, t.Args, t.Options, t.Origin, t.Trace = d.Category, d.Creator, d.Args, d.Options, d.Origin, d.Trace
 	t.Options.ExpiresAt = clock.Millis(t.Options.ExpiresAt)
 	t.Priority = DefaultPriority
 	if d.Priority != nil {
@@ -164,7 +166,7 @@ func draftAgain(t *model.Task, d Draft) Draft {
 	o := t.Options
 	o.ClaimBy = d.Options.ClaimBy // the type's, see [Draft.Typed]
 	return Draft{
-		Tenant: t.Tenant, Type: t.Type, Key: t.Key, Category: t.Category, Creator: t.Creator, Origin: t.Origin,
+		Tenant: t.Tenant, Type: t.Type, Key: t.Key, Category: t.Category, Creator: t.Creator, Origin: t.Origin, Trace: cmp.Or(d.Trace, t.Trace),
 		Args: t.Args, Priority: new(t.Priority), Options: o,
 		Start: d.Start, Held: d.Held, TypeOptions: d.TypeOptions,
 	}

@@ -33,8 +33,13 @@ type Config struct {
 	// NoTokens lets everybody do everything as long as no token exists. The server then answers only to
 	// requests for a name of the machine itself: localhost or a loopback address. It learns of the first
 	// token within five seconds. Otherwise each request needs a token (mscheduler token create), but those
-	// to /livez, to /readyz and to /api/v1/callbacks/, whose path has a token of its own.
+	// to /livez, to /readyz, to the page at /docs/, which has no data, and to /api/v1/callbacks/, whose path
+	// has a token of its own.
 	NoTokens bool
+	// NoAPI leaves only callbacks and health, at an address that others may reach, say.
+	NoAPI bool
+	// NoCallbacks accepts no completions of runs at /api/v1/callbacks/.
+	NoCallbacks bool
 	// Issuer is an identity provider whose tokens are accepted, too; nil = none. It excludes NoTokens.
 	Issuer *Issuer
 	// Version of the program, for the description of the API.

@@ -12,15 +12,18 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/server"
 )
 
 const serveHelp = `Run the REST API, a worker for the built-in types, and the engines of periodic rules, flows and
-plans, in the foreground. --no-worker and --no-engines leave these to other processes.
+plans, in the foreground. --no-worker, --no-engines, --no-callbacks and --no-api leave these
+to other processes.
 
 The API is under /api/v1 and describes itself at /api/v1/openapi.json. Requests need a token
 (mscheduler token create). Until the first token exists, serve binds to loopback addresses only,
-and everybody on this machine may do everything. /livez and /readyz answer without a token.
+and everybody on this machine may do everything. /livez, /readyz and the page to try the API at
+/docs/, which has no data, answer without a token.
 
 --oidc-issuer accepts tokens of an identity provider, too, and maps their claims to roles and
 tenants. Then every request needs a token from the start.
@@ -29,7 +32,7 @@ tenants. Then every request needs a token from the start.
 
 Asynchronous HTTP targets of periodic rules complete their runs at /api/v1/callbacks/{token}.
 --completion-url is the address that they call. It is required where --bind is every address of
-the machine.
+the machine, and with --no-callbacks it is that of another process.
 
 The first Ctrl-C (or SIGTERM) stops gracefully; see mscheduler work --help for the worker.
 
@@ -44,6 +47,7 @@ type serveFlags struct {
 	provider            issuerFlags
 	issuer              *server.Issuer // whom they name; nil = none
 	noWorker, noEngines bool
+	noAPI, noCallbacks  bool
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -82,6 +86,8 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.tlsKey, "tls-key", "", "file of the TLS key")
 	cmd.Flags().BoolVar(&f.noWorker, "no-worker", false, "run no tasks and deliver no callbacks in this process")
 	cmd.Flags().BoolVar(&f.noEngines, "no-engines", false, "do not run the engines of periodic rules, flows and plans in this process")
+	cmd.Flags().BoolVar(&f.noCallbacks, "no-callbacks", false, "accept no completions of asynchronous HTTP targets in this process")
+	cmd.Flags().BoolVar(&f.noAPI, "no-api", false, "serve only completions, /livez and /readyz")
 	return cmd
 }
 
@@ -116,17 +122,13 @@ func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg co
 		return err
 	}
 	api, err := server.New(server.Config{
-		Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, NoTokens: open, Issuer: f.issuer, Version: version(), Logger: cfg.Logger,
+		Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, NoTokens: open, NoAPI: f.noAPI, NoCallbacks: f.noCallbacks, Issuer: f.issuer, Version: version(), Logger: cfg.Logger,
 	})
 	if err != nil {
 		return err
 	}
 	serve := func(ctx context.Context) error { return a.answer(ctx, listener, api, f) }
-	scheme := "http"
-	if f.tlsCert != "" {
-		scheme = "https"
-	}
-	a.say("the API is at %s://%s/api/v1; its description: /api/v1/openapi.json", scheme, listener.Addr())
+	a.saysWhere(f, listener.Addr())
 	if open {
 		a.say("there is no token: every program on this machine may do everything; to change that: mscheduler token create NAME --role admin")
 	}
@@ -140,10 +142,26 @@ func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg co
 	return together(ctx, serve, engines...)
 }
 
+// saysWhere tells what answers at the address.
+func (a *app) saysWhere(f *serveFlags, addr net.Addr) {
+	at := "http://" + addr.String()
+	if f.tlsCert != "" {
+		at = "https://" + addr.String()
+	}
+	switch {
+	case !f.noAPI:
+		a.say("the API is at %s/api/v1; its description: /api/v1/openapi.json", at)
+	case !f.noCallbacks:
+		a.say("completions are accepted at %s%s{token}", at, periodic.CompletionPath)
+	default:
+		a.say("health is at %s/livez and /readyz", at)
+	}
+}
+
 // openTo says whether requests need no token: where nobody but this machine can reach the server, no token was
-// ever made, and nobody else issues them.
+// ever made, and nobody else issues them. Without the API there is nothing for which they would need one.
 func (a *app) openTo(ctx context.Context, conn *connection, f *serveFlags, addr net.Addr) (bool, error) {
-	if f.issuer != nil {
+	if f.issuer != nil || f.noAPI {
 		return false, nil
 	}
 	tokens, unread, err := conn.store.Tokens.List(ctx)
@@ -160,7 +178,7 @@ func (a *app) openTo(ctx context.Context, conn *connection, f *serveFlags, addr 
 
 // completionsAt has targets complete their runs at the address that serve listens on.
 func (f *serveFlags) completionsAt(addr net.Addr) error {
-	if f.completionURL != "" {
+	if f.completionURL != "" || f.noCallbacks {
 		return nil // as it is
 	}
 	if at, ok := addr.(*net.TCPAddr); ok && at.IP.IsUnspecified() {
@@ -174,11 +192,17 @@ func (f *serveFlags) completionsAt(addr net.Addr) error {
 	return nil
 }
 
+// limited is a server whose clients can neither send large headers nor hold a connection by sending or reading
+// slowly.
+func limited(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 90 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+}
+
 // answer answers requests until ctx ends, and those that are in progress then.
 func (a *app) answer(ctx context.Context, listener net.Listener, api *server.Server, f *serveFlags) error {
-	h := &http.Server{
-		Handler: api, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 90 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-	}
+	h := limited(api)
 	h.RegisterOnShutdown(api.Stop)
 	done := make(chan error, 1)
 	go func() {

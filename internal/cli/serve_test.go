@@ -28,7 +28,7 @@ import (
 func (s *session) serving(args ...string) (url string, errs *lockedBuffer, stop func() result) {
 	s.t.Helper()
 	_, errs, stop = s.start(append([]string{"serve", "--bind", "127.0.0.1:0"}, args...)...)
-	at := regexp.MustCompile(`the API is at (https?://[^/\s]+)`)
+	at := regexp.MustCompile(`(?:the API is|completions are accepted|health is) at (https?://[^/\s]+)`)
 	s.eventually("the API", func() bool {
 		found := at.FindStringSubmatch(errs.String())
 		if found != nil {
@@ -162,4 +162,70 @@ func TestServeAcceptsTokensOfAnIdentityProvider(t *testing.T) {
 	s.fails(ExitUsage, []string{`--oidc-roles is "king"`}, append(all, "--oidc-roles", "king=root2")...)
 	s.fails(ExitUsage, []string{`--oidc-roles has "root"; want ROLE=VALUE`}, append(all, "--oidc-roles", "root")...)
 	s.fails(ExitUsage, []string{`--oidc-roles maps "root" to admin and viewer`}, append(all, "--oidc-roles", "viewer=root")...)
+}
+
+func TestServeCanLeaveOutEachOfItsParts(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	statuses := func(args ...string) (api, callbacks, health int) {
+		url, _, stop := s.serving(append(args, "--no-engines")...)
+		defer func() { require.Equal(t, ExitOK, stop().code) }()
+		api, _ = s.request(http.MethodGet, url+"/api/v1/tasks", "", "")
+		callbacks, text := s.request(http.MethodPost, url+"/api/v1/callbacks/x", "", "")
+		if !strings.Contains(text, `"unknown"`) { // nobody has looked at the token
+			callbacks = 0
+		}
+		health, _ = s.request(http.MethodGet, url+"/readyz", "", "")
+		return api, callbacks, health
+	}
+	api, callbacks, health := statuses("--no-worker")
+	require.Equal(t, []int{200, 404, 200}, []int{api, callbacks, health})
+	api, callbacks, health = statuses("--no-worker", "--no-callbacks")
+	require.Equal(t, []int{200, 0, 200}, []int{api, callbacks, health})
+	api, callbacks, health = statuses("--no-worker", "--no-api", "--bind", "0.0.0.0:0", "--completion-url", "http://127.0.0.1") // nothing that needs a token
+	require.Equal(t, []int{404, 404, 200}, []int{api, callbacks, health})
+	api, callbacks, health = statuses("--no-api", "--no-callbacks") // a worker and its health
+	require.Equal(t, []int{404, 0, 200}, []int{api, callbacks, health})
+}
+
+// says is what a limited server sends to a connection until it ends it.
+func says(t *testing.T, h *http.Server, request string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- h.Serve(listener) }()
+	defer func() {
+		require.NoError(t, h.Close())
+		require.ErrorIs(t, <-done, http.ErrServerClosed)
+	}()
+	c, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = io.WriteString(c, request)
+	require.NoError(t, err)
+	text, err := io.ReadAll(c)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+	return string(text)
+}
+
+func TestServeLimitsHeadersAndSlowClients(t *testing.T) {
+	server := func() *http.Server {
+		return limited(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	}
+	h := server()
+	for _, limit := range []time.Duration{h.ReadHeaderTimeout, h.ReadTimeout, h.WriteTimeout, h.IdleTimeout} {
+		require.Positive(t, limit)
+		require.LessOrEqual(t, limit, 2*time.Minute)
+	}
+	require.Less(t, h.ReadHeaderTimeout, h.ReadTimeout)
+	const start = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+	require.Contains(t, says(t, h, start+"X: "+strings.Repeat("x", 60_000)+"\r\n\r\n"), "HTTP/1.1 204")
+	// As much as the server reads of a header, so that it leaves nothing unread and its answer arrives.
+	most := 64<<10 + 4<<10
+	require.Contains(t, says(t, server(), start+"X: "+strings.Repeat("x", most-len(start)-3)), "HTTP/1.1 431")
+	h = server()
+	h.ReadHeaderTimeout = 50 * time.Millisecond // of the ten seconds
+	require.Empty(t, says(t, h, start), "the end of the header never comes")
 }

@@ -19,7 +19,9 @@ const readyTimeout = 2 * time.Second
 
 // Add adds /livez and /readyz to a mux. The first always succeeds; the second fails while the database does
 // not answer, or has a schema that does not fit.
-func Add(mux *http.ServeMux, st *store.Store, log zerolog.Logger) {
+func Add(mux interface {
+	HandleFunc(pattern string, handle func(http.ResponseWriter, *http.Request))
+}, st *store.Store, log zerolog.Logger) {
 	answer := func(w http.ResponseWriter, status int, text string) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(status)

@@ -21,6 +21,7 @@ const (
 	tenantOfFilter tenancy = "filter" // the tenant that a list or a count is about
 	tenantOfBody   tenancy = "body"   // the tenant that the body names
 	tenantOfHandle tenancy = "handle" // the tenant of the task whose execution a handle names
+	ownToken       tenancy = "token"  // the path has a token of its own, of an execution: whoever has it needs no other one
 	noTenant       tenancy = "none"   // shows nothing of any tenant
 	everyTenant    tenancy = "every"  // what belongs to no tenant: only for tokens without tenants
 )

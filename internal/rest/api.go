@@ -41,8 +41,13 @@ type Config struct {
 	// SecretKey encrypts the secrets of callbacks and of calls; see producer.Config.
 	SecretKey string
 	// NoTokens lets everybody do everything as long as no token exists, and answers only to requests for a
-	// name of the machine itself. Otherwise each request but those for health needs a token.
+	// name of the machine itself. Otherwise each request needs a token, but those for health, for the page at
+	// /docs/, which has no data, and for callbacks.
 	NoTokens bool
+	// NoAPI leaves only callbacks and health.
+	NoAPI bool
+	// NoCallbacks accepts no completions at /api/v1/callbacks/.
+	NoCallbacks bool
 	// Issuer is an identity provider whose tokens are accepted, too; nil = none. It excludes NoTokens.
 	Issuer *access.Issuer
 	// Version of the program, for the description of the API.
@@ -68,7 +73,7 @@ type API struct {
 	api         huma.API
 	jobs        *bulk.Jobs
 	census      *census.Taker
-	mux         *http.ServeMux
+	mux         *routes
 	waiting     waiting
 	hub         hub
 	polls       bool // a test says so: as if there were no change streams
@@ -115,12 +120,27 @@ func New(c Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), room: command.Of(p), flows: flows, guard: access.New(access.Config{Store: st, Issuer: c.Issuer, Log: c.Logger}), audit: audit.New(audit.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
+	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), room: command.Of(p), flows: flows, guard: access.New(access.Config{Store: st, Issuer: c.Issuer, Log: c.Logger}), audit: audit.New(audit.Config{Store: st, Log: c.Logger}), mux: &routes{}, crossOrigin: http.NewCrossOriginProtection()}
 	s.jobs, s.census = bulk.New(p, s.admin, st), census.New(st)
 	s.hub = hub{source: s.events, log: c.Logger, listeners: map[*listener]bool{}}
 	s.pollEvery = pollEvery
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.api = humago.New(s.mux, s.description())
+	if !c.NoAPI {
+		s.addOperations()
+		s.addPage()
+	}
+	if !c.NoCallbacks {
+		s.addCallbacks()
+	}
+	s.addExamples()
+	probe.Add(s.mux, st, c.Logger)
+	s.mux.HandleFunc("/", s.nowhere)
+	return s, nil
+}
+
+// addOperations adds the operations of the API. All but the completions of runs need a token.
+func (s *API) addOperations() {
 	s.addTasks()
 	s.addSends()
 	s.addChanges()
@@ -141,12 +161,19 @@ func New(c Config) (*API, error) {
 	s.addPlanCommands()
 	s.addAudit()
 	s.addDescription()
-	probe.Add(s.mux, st, c.Logger)
-	s.addPage()
-	s.addExamples()
-	s.mux.HandleFunc("/", s.nowhere)
-	s.mux.Handle(periodic.CompletionPath, periodic.CompletionHandler(p)) // its token is the right to call it
-	return s, nil
+}
+
+// routes are the paths that the handler answers. They remember their patterns, so that a test can ask each of
+// them without a token.
+type routes struct {
+	http.ServeMux
+	patterns []string
+}
+
+// HandleFunc adds a path.
+func (r *routes) HandleFunc(pattern string, handle func(http.ResponseWriter, *http.Request)) {
+	r.patterns = append(r.patterns, pattern)
+	r.ServeMux.HandleFunc(pattern, handle)
 }
 
 // description is what the OpenAPI document says of the API as a whole.
@@ -164,11 +191,19 @@ func (s *API) description() huma.Config {
 	return c
 }
 
+// answerPolicy is for answers that are no page: a browser that shows one loads nothing for it.
+const answerPolicy = "default-src 'none'; frame-ancestors 'none'"
+
 // ServeHTTP implements [http.Handler].
 func (s *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", answerPolicy)
+	if r.TLS != nil && !probe.LocalName(r.Host) { // on localhost it would be for the programs of all ports
+		h.Set("Strict-Transport-Security", "max-age=31536000")
+	}
 	switch {
 	case s.config.NoTokens && !probe.LocalName(r.Host):
 		refuse(w, http.StatusForbidden, "this server answers only to its own machine")

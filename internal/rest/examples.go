@@ -37,6 +37,7 @@ var examples = map[string]string{
 	"EndsInput":        `{"complete": [{"handle": "` + handleExample + `", "result": {"sent": true}}], "fail": [{"handle": "` + handleExample + `", "reason": "the server is away"}]}`,
 	"KeepingInput":     `{"handle": "` + handleExample + `", "percent": 40, "message": "2 of 5 pages", "checkpoint": {"page": 2}}`,
 	"ParkingInput":     `{"handle": "` + handleExample + `", "for": "24h"}`,
+	"Completion":       `{"result": {"sent": 12}}`,
 	"ReturningInput":   `{"handle": "` + handleExample + `", "reason": "the worker stops"}`,
 }
 

@@ -11,6 +11,9 @@ import (
 // DescriptionJSON is the description of the API as JSON.
 func (s *API) DescriptionJSON() ([]byte, error) { return json.Marshal(s.api.OpenAPI()) }
 
+// Patterns are the paths that the handler answers.
+func (s *API) Patterns() []string { return s.mux.patterns }
+
 // Poll has the API watch as if the deployment had no change streams.
 func (s *API) Poll(every time.Duration) { s.polls, s.pollEvery = true, every }
 

@@ -27,7 +27,6 @@ func (s *API) addPage() {
 			h := w.Header()
 			h.Set("Content-Type", file.contentType)
 			h.Set("Content-Security-Policy", pagePolicy)
-			h.Set("Referrer-Policy", "no-referrer")
 			h.Set("Cross-Origin-Opener-Policy", "same-origin")
 			_, _ = w.Write(text) // nobody is left to be told
 		})

@@ -30,4 +30,4 @@ func (t Token) Compare(u Token) int {
 }
 
 // String returns the token as text that sorts in the order of tokens.
-func (t Token) String() string { return fmt.Sprintf("%016x-%08x", t.Generation, t.Rev) }
+func (t Token) String() string { return fmt.Sprintf("%016x-%016x", t.Generation, t.Rev) }

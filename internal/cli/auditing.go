@@ -70,6 +70,7 @@ var changes = map[string]recordedAs{
 	"bulk stop":         {kind: audit.Bulk, ids: firstWithTenant},
 	"db migrate":        {late: true},
 	"db shard":          {},
+	"db restored":       {},
 }
 
 func asGiven(_ *cobra.Command, args []string) []string { return args }

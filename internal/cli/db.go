@@ -10,8 +10,8 @@ import (
 )
 
 func (a *app) dbCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "db", Short: "Check and migrate the schema", Args: noArgs, RunE: group}
-	cmd.AddCommand(a.dbStatus(), a.dbMigrate(), a.dbShard())
+	cmd := &cobra.Command{Use: "db", Short: "Check, migrate, shard and restore the database", Args: noArgs, RunE: group}
+	cmd.AddCommand(a.dbStatus(), a.dbMigrate(), a.dbShard(), a.dbRestored())
 	return cmd
 }
 

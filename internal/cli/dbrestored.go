@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/upkeep"
+)
+
+const dbRestoredHelp = `Prepare a database that was restored from a backup, before anything uses it again.
+
+Fencing tokens that other systems saw after the backup may be greater than the next ones of the
+restored tasks, and these systems would refuse the new executions. The command raises the rev of
+each task that has not ended beyond every token given out before. It also releases the executions
+that were open at the backup, so that their tasks need not wait for a lapse and lose no budget.
+Parked executions stay open, because their completions may still come.
+
+Stop all workers and servers first. The command refuses to run while a worker is alive. You can
+repeat it; each time raises the revs again, which is harmless.`
+
+func (a *app) dbRestored() *cobra.Command {
+	var yes, dryRun bool
+	cmd := &cobra.Command{
+		Use: "restored", Short: "Prepare a database that was restored from a backup", Long: dbRestoredHelp, Args: noArgs,
+		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error { return a.restored(ctx, c, yes, dryRun) }),
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count, and change nothing")
+	return cmd
+}
+
+func (a *app) restored(ctx context.Context, c *connection, yes, dryRun bool) error {
+	workers, err := c.store.Workers.List(ctx)
+	if err != nil {
+		return err
+	}
+	var alive []string
+	for i := range workers {
+		if w := &workers[i]; w.Alive(c.at) {
+			alive = append(alive, w.ID+" (heartbeat "+human.Relative(w.HeartbeatAt, c.at)+")")
+		}
+	}
+	if len(alive) > 0 && !dryRun {
+		return coded(ExitRefused, "workers are alive: %s. Stop them, and repeat the command. Heartbeats of a backup that is younger than 90 seconds look the same: wait until they are older",
+			human.OneLine(strings.Join(alive, ", "), 300))
+	}
+	job := upkeep.Restored{Store: c.store, Dry: true}
+	sum, err := job.All(ctx)
+	if err != nil {
+		return err
+	}
+	if dryRun {
+		a.say("nothing was changed")
+		return a.result(sum, restoredText(sum, "would be"))
+	}
+	if err := a.confirm(yes, fmt.Sprintf("Raise the rev of %s of %s, and release %s?",
+		human.Plural(sum.Tasks, "task", "tasks"), c, human.Plural(sum.Released, "execution", "executions"))); err != nil {
+		return err
+	}
+	job.Dry = false
+	sum, err = job.All(ctx)
+	a.counts(int64(sum.Tasks))
+	if err != nil {
+		return err
+	}
+	return a.result(sum, restoredText(sum, "was"))
+}
+
+func restoredText(sum upkeep.RestoredSum, was string) string {
+	var f fields
+	f.add("tasks", fmt.Sprintf("%d, whose rev %s raised", sum.Tasks, was))
+	f.add("executions", fmt.Sprintf("%d released; %d parked, still open", sum.Released, sum.Parked))
+	return f.String()
+}

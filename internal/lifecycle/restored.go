@@ -1,0 +1,39 @@
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// restoredMargin is added to what a task may have been written since: clocks that differ a little.
+const restoredMargin = 1000
+
+// Restored is what becomes of a task of a database that was restored from a backup, when no worker
+// runs. What the task went through after the backup is forgotten, its revs among it, and other systems
+// keep the fencing tokens of these. A document is written less than once a millisecond, so the rev
+// rises by the milliseconds since its last write: the next token is greater than any that was ever given
+// out in this life. Later lives have greater generations anyway, so a task that has ended stays as it is.
+//
+// An open execution is released, because its handler has stopped. A parked one has no handler and stays:
+// its completion may still come.
+func Restored(t *model.Task, eff Effective, now time.Time) *model.Task {
+	if t.Status.Ended() || !Known(t.Status) {
+		return t
+	}
+	c := next(t, now)
+	c.Rev += max(now.Sub(t.UpdatedAt).Milliseconds(), 0) + restoredMargin
+	verdict, released := judged(c, eff), false
+	for i := range c.WorkerStates {
+		if w := &c.WorkerStates[i]; w.Open() && !w.Parked {
+			fail(c, w, Failed(failkind.Released, "the database was restored from a backup"), judgedBy(c, w, eff), now, 0)
+			released = true
+		}
+	}
+	if released {
+		settleBy(c, verdict, now)
+		wake(c, now)
+	}
+	return c
+}

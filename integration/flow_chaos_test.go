@@ -21,6 +21,8 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/fleet"
+	"github.com/mscheduler/mscheduler/internal/flowmodel"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -162,51 +164,33 @@ func flowEven(s graph.Spec, node string) bool {
 
 func isEven(node string) bool { return node[len(node)-1]%2 == 0 }
 
-// flowSettled is the whole rule of flows in one walk: the nodes in order, each judged by what has
-// become of its parents (see the model in internal/flowplan).
+// flowSettled is what the sequential rule says of a flow whose nodes have all ended as they are told to.
 func flowSettled(s graph.Spec, fails map[string]bool) map[string]graph.NodeStatus {
-	out := map[string]graph.NodeStatus{}
-	for _, v := range s.Nodes { // each stands after its parents
-		n, skipped := map[graph.NodeStatus]int{}, 0
-		for _, p := range v.After {
-			is := out[p]
-			if is == graph.NodeSuccess && v.When[p] != nil && !flowEven(s, p) {
-				is = graph.NodeSkipped
-			}
-			if is == graph.NodeSkipped {
-				skipped++
-			}
-			if v.Join.Strategy != graph.These || slices.Contains(v.Join.Nodes, p) {
-				n[is]++
-			}
-		}
-		becomes, j := graph.NodeReady, v.Join
-		switch {
-		case len(v.After) > 0 && skipped == len(v.After):
-			becomes = graph.NodeSkipped
-		case j.Strategy == graph.AllEnded && n[graph.NodePending] > 0:
-			becomes = graph.NodePending
-		case j.Strategy == graph.AllEnded:
-		case j.Strategy == graph.AtLeast && n[graph.NodeSuccess] >= j.N:
-		case j.Strategy == graph.AtLeast && len(v.After)-n[graph.NodeSkipped] < j.N, j.Strategy == graph.These && n[graph.NodeSkipped] > 0:
-			becomes = graph.NodeSkipped
-		case j.Strategy == graph.AtLeast:
-			becomes = graph.NodePending
-		case n[graph.NodeError] > 0:
-			becomes = graph.NodePending
-		case n[graph.NodePending] > 0:
-			becomes = graph.NodePending
-		}
-		switch {
-		case becomes != graph.NodeReady:
+	f, err := flowspec.Build(&s, s.Key, time.UnixMilli(0))
+	if err != nil {
+		panic(err)
+	}
+	said, is := make([]graph.NodeStatus, len(f.Nodes)), []graph.NodeStatus(nil)
+	for at := 0; at >= 0; at = slices.Index(is, graph.NodeReady) {
+		switch v := &f.Nodes[at]; {
 		case !fails[v.ID]:
-			becomes = graph.NodeSuccess
+			said[at] = graph.NodeSuccess
 		case v.OnFailure == graph.Continue:
-			becomes = graph.NodeError
+			said[at] = graph.NodeError
 		default:
-			becomes = graph.NodePending
+			said[at] = graph.NodePending
 		}
-		out[v.ID] = becomes
+		is = flowmodel.Settled(f, said, func(child, parent int, is graph.NodeStatus) graph.NodeStatus {
+			from := f.Nodes[parent].ID
+			if is == graph.NodeSuccess && s.Nodes[nodeAt(s, f.Nodes[child].ID)].When[from] != nil && !flowEven(s, from) {
+				return graph.NodeSkipped
+			}
+			return is
+		})
+	}
+	out := map[string]graph.NodeStatus{}
+	for i, v := range f.Nodes {
+		out[v.ID] = is[i]
 	}
 	return out
 }

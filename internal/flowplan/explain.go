@@ -52,7 +52,10 @@ func Explain(f *graph.Flow, node int) []string {
 			pending = append(pending, f.Nodes[at].ID)
 		}
 	}
-	if len(pending) > 0 {
+	switch {
+	case st.Status == graph.NodePending && !hangs(st):
+		pending = nil // they cannot change that
+	case len(pending) > 0:
 		pending = roots(f, node)
 	}
 	if len(open) > 0 {
@@ -103,6 +106,11 @@ func sentence(text string) string {
 	return text + "."
 }
 
+// hangs says whether a node is PENDING only because others are.
+func hangs(st *graph.State) bool {
+	return st.Status == graph.NodePending && !st.Own && strings.HasPrefix(st.Reason, hangsOn)
+}
+
 // roots are the nodes that keep others PENDING, before the given one: they wait for a person
 // themselves, or their joins can no longer be met.
 func roots(f *graph.Flow, node int) (names []string) {
@@ -112,14 +120,12 @@ func roots(f *graph.Flow, node int) (names []string) {
 		if !before[i] {
 			continue
 		}
-		root := i != node
-		for _, at := range f.Nodes[i].After {
-			if f.States[at].Status == graph.NodePending && !f.States[i].Own {
-				before[at], root = true, false
-			}
-		}
-		if root {
+		if i != node && !hangs(&f.States[i]) {
 			names = append(names, f.Nodes[i].ID)
+			continue
+		}
+		for _, at := range f.Nodes[i].After {
+			before[at] = before[at] || f.States[at].Status == graph.NodePending
 		}
 	}
 	slices.Reverse(names)

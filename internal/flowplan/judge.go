@@ -34,6 +34,9 @@ func (e *NoJoinError) Error() string {
 	return fmt.Sprintf("flow %s, node %s: this process has no join function %q", e.Flow, e.Node, e.Join)
 }
 
+// hangsOn begins the reason of a node whose join can still be met, if somebody resolves a parent.
+const hangsOn = "it hangs on "
+
 // judgement is what a join says of its node.
 type judgement struct {
 	verdict graph.NodeStatus // WAIT, READY, PENDING or SKIPPED
@@ -151,7 +154,7 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 	case graph.AllEnded:
 		switch {
 		case len(p.pending) > 0:
-			return say(graph.NodePending, "it hangs on %s, which is PENDING", name(p.pending[0]))
+			return say(graph.NodePending, hangsOn+"%s, which is PENDING", name(p.pending[0]))
 		case len(p.open) > 0:
 			return j, nil
 		}
@@ -164,7 +167,7 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 		case len(p.open) >= missing:
 			return j, nil
 		case len(p.open)+len(p.pending) >= missing:
-			return say(graph.NodePending, "it hangs on %s, which is PENDING", name(p.pending[0]))
+			return say(graph.NodePending, hangsOn+"%s, which is PENDING", name(p.pending[0]))
 		default:
 			return say(graph.NodePending, "%s failed, and at least %d parents must succeed", name(p.failed[0]), v.N)
 		}
@@ -177,7 +180,7 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 		case len(p.failed) > 0:
 			return say(graph.NodePending, "%s failed and must succeed", name(p.failed[0]))
 		case len(p.pending) > 0:
-			return say(graph.NodePending, "it hangs on %s, which is PENDING", name(p.pending[0]))
+			return say(graph.NodePending, hangsOn+"%s, which is PENDING", name(p.pending[0]))
 		case len(p.open) > 0:
 			return j, nil
 		}
@@ -188,7 +191,7 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 		case len(p.failed) > 0:
 			return say(graph.NodePending, "%s failed, and all parents must succeed", name(p.failed[0]))
 		case len(p.pending) > 0:
-			return say(graph.NodePending, "it hangs on %s, which is PENDING", name(p.pending[0]))
+			return say(graph.NodePending, hangsOn+"%s, which is PENDING", name(p.pending[0]))
 		case len(p.open) > 0:
 			return j, nil
 		}
@@ -201,7 +204,7 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 	v := &f.Nodes[i]
 	if len(p.open)+len(p.pending) == len(v.After) {
 		if len(p.pending) > 0 && len(p.open) == 0 {
-			j.verdict, j.reason = graph.NodePending, fmt.Sprintf("it hangs on %s, which is PENDING", f.Nodes[p.pending[0]].ID)
+			j.verdict, j.reason = graph.NodePending, fmt.Sprintf(hangsOn+"%s, which is PENDING", f.Nodes[p.pending[0]].ID)
 		}
 		return j, nil // no parent has ended
 	}
@@ -243,7 +246,7 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 		return j, fmt.Errorf("flow %s, node %s: join function %q answered %q; want WAIT, READY, PENDING or SKIPPED", f.ID, v.ID, v.Custom, verdict)
 	case len(p.open) > 0:
 	case len(p.pending) > 0:
-		j.verdict, j.reason = graph.NodePending, fmt.Sprintf("it hangs on %s, which is PENDING", f.Nodes[p.pending[0]].ID)
+		j.verdict, j.reason = graph.NodePending, fmt.Sprintf(hangsOn+"%s, which is PENDING", f.Nodes[p.pending[0]].ID)
 	default:
 		j.verdict, j.reason = graph.NodePending, fmt.Sprintf("all parents ended, and join function %q has not decided", v.Custom)
 	}

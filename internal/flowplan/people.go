@@ -101,17 +101,19 @@ func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow,
 			}
 			continue
 		}
+		st.Context = s.Nodes[i].Context // its join has seen ends of lives that are over
 		if i != node && st.Status == graph.NodeWait {
 			continue // its task waits already
 		}
 		st.Life++
-		st.Own, st.Context, st.Output, st.Elements = false, s.Nodes[i].Context, bson.RawValue{}, ""
+		st.Own, st.Output, st.Elements = false, bson.RawValue{}, ""
 		if i == node {
 			s.start(i, DoRestart)
 			continue
 		}
 		s.set(i, graph.NodeWait, "")
 		s.plan(i, DoReset)
+		s.dirty[i] = true // by its other parents it may run, or hang
 	}
 	return s.finish()
 }

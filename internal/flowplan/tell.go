@@ -43,8 +43,7 @@ func (s *step) tell(before graph.Status) {
 
 // root says whether a PENDING node waits for a person itself, and does not only hang on another.
 func (s *step) root(i int) bool {
-	return s.States[i].Status == graph.NodePending &&
-		(s.States[i].Own || !slices.ContainsFunc(s.Nodes[i].After, func(at int) bool { return s.States[at].Status == graph.NodePending }))
+	return s.States[i].Status == graph.NodePending && !hangs(&s.States[i])
 }
 
 // Delivery is the draft of the task that delivers the callback of a plan. Its key, by which the

@@ -97,6 +97,7 @@ var mayImport = map[string][]string{
 	"internal/engine":     {"internal/embedded", "internal/clock", "internal/fleet"},
 	"internal/fakeworker": {"core", "internal/store"},
 	"internal/fakeissuer": {},
+	"internal/flowmodel":  {"flow/graph"},
 	"internal/proxy":      {},
 	"internal/scenario":   {},
 	"internal/testdb":     {"internal/engine", "internal/embedded", "internal/proxy"},
@@ -180,7 +181,7 @@ var onlyBelow = []struct {
 // testKits are packages that only tests import, internal/proxy excepted, which a bench puts
 // before the server: they may read the machine's clock and the environment. So may the
 // tutorial's service.
-var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/container", "internal/engine", "internal/fakeissuer", "internal/fakeworker", "internal/proxy", "internal/scenario", "internal/house/...", "docs/..."}
+var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/container", "internal/engine", "internal/fakeissuer", "internal/fakeworker", "internal/flowmodel", "internal/proxy", "internal/scenario", "internal/house/...", "docs/..."}
 
 // reserved are calls and imports that belong to few places of the product. A name
 // without a dot is an import path, "path.Name" something in a package.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/fleet"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 )
 
@@ -107,4 +109,44 @@ func (a *arena) stored(contains string, collections ...string) map[string]bson.M
 		}
 	}
 	return out
+}
+
+// killedWork is what a process does that is killed, and what another one does without it.
+type killedWork struct {
+	child func(uri string) *fleet.Process // a process that does the work
+	goOn  func()                          // another one does it to its end
+	check func()                          // proves that it was done right
+}
+
+// killEach runs a scenario for each of the writes: a process is killed in it, before or after the server
+// sees it. That is for make long; another run tries one of them, at random.
+func killEach(t *testing.T, writes map[string]proxy.Rule, begin func(a *arena) killedWork) {
+	t.Helper()
+	for name, rule := range writes { // in random order
+		for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				onEngines(t, inDepth(func(t *testing.T, e Engine) {
+					a := newArena(t, e)
+					px, _ := a.behind()
+					rule := rule
+					rule.Do = action
+					trap := px.Set(rule)
+					work := begin(a)
+					child := work.child(px.URI())
+					select {
+					case <-trap.Hit():
+					case <-time.After(chaosPatience):
+						require.FailNow(t, "the write never came")
+					}
+					child.Kill()
+					trap.Release()
+					work.goOn()
+					work.check()
+				}))
+			})
+			if os.Getenv(longVariable) == "" {
+				return
+			}
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/internal/fleet"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 )
 
@@ -65,6 +66,19 @@ func TestAProcessFrozenBetweenTwoNodesOfAFlowIsReplacedAndItsLateWriteRefused(t 
 		return frozenWork{
 			hand: a.flowHand, quiet: a.awaitQuietFlows, check: func() { a.checkFlows(f, lostSeed, 3) },
 			seen: func() map[string]bson.M { return a.stored("chaos", "flows", "flow_nodes", "tasks") },
+		}
+	})
+}
+
+// A process is killed in a write, before or after the server sees it. Another one goes on from there.
+func TestAProcessKilledBetweenTwoNodesOfAFlowLeavesNothingUndone(t *testing.T) {
+	t.Parallel()
+	killEach(t, flowWrites, func(a *arena) killedWork {
+		f := a.startFlows(3)
+		return killedWork{
+			child: func(uri string) *fleet.Process { return a.process("TestFlowChild", "killed", "flow-both", uri) },
+			goOn:  func() { a.flowHand("other", a.db); a.awaitQuietFlows() },
+			check: func() { a.checkFlows(f, lostSeed, 3) },
 		}
 	})
 }

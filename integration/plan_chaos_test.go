@@ -39,8 +39,11 @@ func TestPlanChild(t *testing.T) {
 		_, err = fmt.Sscanf(name, "person-%d-%d", &seed, &count)
 		require.NoError(t, err)
 		require.NoError(t, planPerson(t.Context(), p, randomPlans(seed, count)))
+	case "plan-canceller":
+		_, err = p.Cancel(t.Context(), "-/"+name, "not needed")
+		require.NoError(t, err)
 	default:
-		c, err := consumer.New(consumer.Config{Database: db, WorkerID: name, Concurrency: 50})
+		c, err := consumer.New(consumer.Config{Database: db, WorkerID: name, Concurrency: 50, Callbacks: &consumer.CallbackConfig{SecretKey: secretKey}})
 		require.NoError(t, err)
 		require.NoError(t, consumer.Handle(c, planStep, runPlanStep(db)))
 		if role == "plan-both" { // as work --plan: the engine hears of the ends of its worker

@@ -1,6 +1,10 @@
 package integration
 
 import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,7 +13,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/fleet"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -41,7 +48,7 @@ func lostPlans() []planCase {
 // publish publishes plans.
 func (a *arena) publish(cases []planCase) {
 	a.t.Helper()
-	p, err := plan.New(plan.Config{Database: a.db})
+	p, err := plan.New(plan.Config{Database: a.db, SecretKey: secretKey})
 	require.NoError(a.t, err)
 	for _, c := range cases {
 		_, err := p.Publish(a.t.Context(), c.spec)
@@ -53,6 +60,7 @@ func (a *arena) publish(cases []planCase) {
 func (a *arena) planHand(name string, db *mongo.Database) (stop func()) {
 	a.t.Helper()
 	h := a.hire(name, nil, through(db), func(c *handConfig) {
+		c.Callbacks = &consumer.CallbackConfig{SecretKey: secretKey}
 		c.register = func(c *consumer.Consumer) error { return consumer.Handle(c, planStep, runPlanStep(a.db)) }
 	})
 	p, err := plan.New(plan.Config{Database: db, EngineID: "engine-" + name})
@@ -87,6 +95,67 @@ func TestAProcessFrozenBetweenTwoStepsOfAPlanIsReplacedAndItsLateWriteRefused(t 
 			seen: func() map[string]bson.M {
 				return a.stored("chaos", "plans", "plan_history", "plan_results", "tasks", "task_history")
 			},
+		}
+	})
+}
+
+// A process is killed in a write, before or after the server sees it. Another one goes on from there. The
+// last plan has a callback, which is called once.
+func TestAProcessKilledBetweenTwoStepsOfAPlanLeavesNothingUndone(t *testing.T) {
+	t.Parallel()
+	writes := maps.Clone(planWrites)
+	writes["callback"] = proxy.Rule{Command: "insert", Collection: "tasks", Contains: input.CallbackType}
+	killEach(t, writes, func(a *arena) killedWork {
+		var calls sync.Map
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { calls.Store(r.Header.Get("webhook-id"), true) }))
+		a.t.Cleanup(server.Close)
+		cases := lostPlans()
+		cases[len(cases)-1].spec.Callback = &model.Callback{Success: &model.CallbackTarget{URL: server.URL}}
+		a.publish(cases)
+		return killedWork{
+			child: func(uri string) *fleet.Process { return a.process("TestPlanChild", "killed", "plan-both", uri) },
+			goOn:  func() { a.planHand("other", a.db); a.awaitQuietPlans() },
+			check: func() {
+				a.checkPlans(cases)
+				n := 0
+				calls.Range(func(any, any) bool { n++; return true })
+				require.Equal(a.t, 1, n, "calls that differ")
+			},
+		}
+	})
+}
+
+// cancelWrites are the writes by which a person cancels a plan.
+var cancelWrites = map[string]proxy.Rule{
+	"decision": {Command: "update", Collection: "plans", Contains: "decision"},
+	"task":     {Command: "update", Collection: "tasks", Contains: "finished_at"},
+}
+
+// A person's process is killed while it cancels a plan whose step waits, before or after the server sees
+// the write. Either nothing has happened, and the person tries again, or others cancel the step.
+func TestAPersonKilledWhileCancellingAPlanLeavesNoStepBehind(t *testing.T) {
+	t.Parallel()
+	killEach(t, cancelWrites, func(a *arena) killedWork {
+		cases := []planCase{planOf(0, 0, ""), planOf(1, 0, "")}
+		cases[1].spec.PlanTime, cases[1].cancels = time.Now().Add(time.Hour), true
+		a.publish(cases)
+		return killedWork{
+			child: func(uri string) *fleet.Process {
+				return a.process("TestPlanChild", cases[1].spec.PlanID, "plan-canceller", uri)
+			},
+			goOn: func() {
+				a.planHand("other", a.db)
+				p, err := plan.New(plan.Config{Database: a.db})
+				require.NoError(a.t, err)
+				doc, err := p.Get(a.t.Context(), "-/"+cases[1].spec.PlanID)
+				require.NoError(a.t, err)
+				if doc.Status == repeat.StatusRunning { // the write was lost
+					_, err = p.Cancel(a.t.Context(), doc.ID, "again")
+					require.NoError(a.t, err)
+				}
+				a.awaitQuietPlans()
+			},
+			check: func() { a.checkPlans(cases) },
 		}
 	})
 }

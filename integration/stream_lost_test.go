@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/fleet"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 )
 
@@ -22,6 +23,18 @@ var appendWrites = map[string]proxy.Rule{
 	"tasks":       {Command: "insert", Collection: "tasks"},
 	"records":     {Command: "update", Collection: "flow_nodes"},
 	"carried out": {Command: "update", Collection: "flows", Lacks: "$set"},
+}
+
+// streamWrites are the writes between the end of a node of a stream and the start of the next one, and
+// those that follow.
+var streamWrites = map[string]proxy.Rule{
+	"claim":       {Command: "update", Collection: "tasks", Contains: "Executing"},
+	"end":         {Command: "update", Collection: "tasks", Contains: "finished_at"},
+	"decision":    {Command: "update", Collection: "flows", Contains: "decision"},
+	"release":     {Command: "update", Collection: "tasks", Contains: "wake_at"},
+	"record":      {Command: "update", Collection: "flow_nodes", Contains: "status"},
+	"carried out": {Command: "update", Collection: "flows", Lacks: "$set"},
+	"told":        {Command: "update", Collection: "tasks", Contains: "$size"},
 }
 
 // lostNodes is how many nodes an appender of these scenarios appends, to one stream.
@@ -85,6 +98,23 @@ func TestALostAnswerOfAnAppendLosesNoNodeAndDoublesNone(t *testing.T) {
 		a.awaitQuietStreams()
 		require.Positive(a.t, trap.Sprung(), "the write never came")
 		a.checkAppended(nil)
+	})
+}
+
+// A process that runs the nodes of a stream is killed in a write, before or after the server sees it.
+// Another one goes on from there.
+func TestAProcessKilledBetweenTwoNodesOfAStreamLeavesNothingUndone(t *testing.T) {
+	t.Parallel()
+	killEach(t, streamWrites, func(a *arena) killedWork {
+		f, err := flow.New(flow.Config{Database: a.db})
+		require.NoError(a.t, err)
+		require.NoError(a.t, appendParts(a.t.Context(), a.db, f, 0, lostNodes, 1))
+		require.NoError(a.t, f.Flush(a.t.Context()))
+		return killedWork{
+			child: func(uri string) *fleet.Process { return a.process("TestStreamChild", "killed", "stream-worker", uri) },
+			goOn:  func() { a.streamHand(); a.awaitQuietStreams() },
+			check: func() { a.checkAppended(nil) },
+		}
 	})
 }
 

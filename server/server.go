@@ -64,7 +64,11 @@ func New(c Config) (*Server, error) {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.api.ServeHTTP(w, r) }
 
-// Stop ends the waits of requests for tasks, and later requests do not wait at all. Give it to
+// Drain makes /readyz fail, so that load balancers send no new requests here; all others are answered as
+// before. Call it a few seconds before the shutdown.
+func (s *Server) Drain() { s.api.Drain() }
+
+// Stop drains, and ends the waits of requests for tasks, and later requests do not wait at all. Give it to
 // [http.Server.RegisterOnShutdown], so that a shutdown need not wait for them.
 func (s *Server) Stop() { s.api.Stop() }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/kelseyhightower/envconfig"
 	"golang.org/x/term"
 
+	_ "golang.org/x/crypto/x509roots/fallback" // a container from scratch has no certificates
+
 	"github.com/mscheduler/mscheduler/internal/cli"
 )
 

@@ -50,7 +50,7 @@ func (a *app) observed(ctx context.Context, o *observeFlags) (conn *connection, 
 		handler    func() (http.Handler, error)
 		what       string
 	}{
-		{"--metrics-bind", o.metricsBind, false, func() (http.Handler, error) { return a.metrics(conn, commands) }, "metrics are at http://%s/metrics"},
+		{"--metrics-bind", o.metricsBind, false, func() (http.Handler, error) { return a.metrics(conn, commands, ctx.Done()) }, "metrics are at http://%s/metrics"},
 		{"--profile-bind", o.profileBind, true, profiles, "profiles are at http://%s/debug/pprof/"},
 	} {
 		if side.bind == "" {
@@ -104,7 +104,7 @@ func serveBeside(listener net.Listener, handler http.Handler) (stop func()) {
 }
 
 // metrics shows what this process and its fleet do, and what the Go runtime says.
-func (a *app) metrics(conn *connection, commands *metrics.Commands) (http.Handler, error) {
+func (a *app) metrics(conn *connection, commands *metrics.Commands, stopping <-chan struct{}) (http.Handler, error) {
 	log := a.logger()
 	collector, err := metrics.New(metrics.Config{Database: conn.db, Prefix: conn.prefix, Commands: commands, Logger: log})
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *app) metrics(conn *connection, commands *metrics.Commands) (http.Handle
 	registry.MustRegister(collector, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
-	probe.Add(mux, conn.store, log)
+	probe.Add(mux, conn.store, log, stopping)
 	return mux, nil
 }
 

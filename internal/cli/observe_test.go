@@ -2,8 +2,12 @@ package cli
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -72,4 +76,38 @@ func TestAWorkerShowsWhetherItLives(t *testing.T) {
 	})
 	s.fails(ExitUsage, []string{"--metrics-bind"}, "work", "--metrics-bind", "nowhere.invalid:x")
 	s.fails(ExitUsage, []string{"--profile-bind", "loopback"}, "work", "--profile-bind", "0.0.0.0:0")
+}
+
+func TestAProcessIsNotReadyFromTheBeginningOfItsStop(t *testing.T) {
+	s := newSession(t)
+	_, errs, stop := s.worker("--metrics-bind", "127.0.0.1:0", "--shutdown-timeout", "60s")
+	side := s.shown(errs, "metrics")
+	s.ok("health", side+"/readyz")
+	done := filepath.Join(s.dir, "done")
+	s.ok("send", "exec", "--key", "k", "--args", `{"argv": ["sh", "-c", "while [ ! -e `+done+` ]; do sleep 0.05; done"]}`)
+	s.eventually("a task that runs", func() bool {
+		return strings.Contains(s.ok("task", "show", "exec/k", "-o", "json").stdout, `"status":"Executing"`)
+	})
+	ended := make(chan result, 1)
+	go func() { ended <- stop() }()
+	s.eventually("not ready", func() bool {
+		status, text := s.request(http.MethodGet, side+"/readyz", "", "")
+		return status == http.StatusServiceUnavailable && text == "the process is stopping\n"
+	})
+	s.ok("health", side+"/livez")
+	s.fails(ExitFailed, []string{"503 Service Unavailable: the process is stopping"}, "health", side+"/readyz")
+	require.NoError(t, os.WriteFile(done, nil, 0o600))
+	require.Equal(t, ExitOK, (<-ended).code)
+	s.fails(ExitFailed, []string{"asking the process"}, "health", side+"/livez")
+	s.fails(ExitUsage, []string{`URL is "127.0.0.1"`}, "health", "127.0.0.1")
+}
+
+func TestServeAnswersRequestsForItsShutdownDelay(t *testing.T) {
+	s := newSession(t)
+	const delay = 700 * time.Millisecond
+	_, _, stop := s.serving("--no-worker", "--no-engines", "--shutdown-delay", "700ms")
+	from := time.Now()
+	require.Equal(t, ExitOK, stop().code)
+	require.GreaterOrEqual(t, time.Since(from), delay)
+	s.fails(ExitUsage, []string{"--shutdown-delay is 2m; want 0 to 1m"}, "serve", "--shutdown-delay", "2m")
 }

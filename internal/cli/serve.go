@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/server"
@@ -35,6 +36,8 @@ Asynchronous HTTP targets of periodic rules complete their runs at /api/v1/callb
 the machine, and with --no-callbacks it is that of another process.
 
 The first Ctrl-C (or SIGTERM) stops gracefully; see mscheduler work --help for the worker.
+/readyz then answers 503, and with --shutdown-delay serve answers other requests for so long, until
+load balancers send no more of them.
 
 ` + checkConfigHelp
 
@@ -48,6 +51,7 @@ type serveFlags struct {
 	issuer              *server.Issuer // whom they name; nil = none
 	noWorker, noEngines bool
 	noAPI, noCallbacks  bool
+	shutdownDelay       time.Duration
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -84,6 +88,7 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.bind, "bind", "127.0.0.1:8080", "address to listen on; :8080 is every address of the machine")
 	cmd.Flags().StringVar(&f.tlsCert, "tls-cert", "", "file of the TLS certificate; read again when it changes (default none: plain HTTP)")
 	cmd.Flags().StringVar(&f.tlsKey, "tls-key", "", "file of the TLS key")
+	spanVar(cmd.Flags(), &f.shutdownDelay, "shutdown-delay", 0, "how long requests are still answered after the first Ctrl-C, while /readyz fails (default not at all)")
 	cmd.Flags().BoolVar(&f.noWorker, "no-worker", false, "run no tasks and deliver no callbacks in this process")
 	cmd.Flags().BoolVar(&f.noEngines, "no-engines", false, "do not run the engines of periodic rules, flows and plans in this process")
 	cmd.Flags().BoolVar(&f.noCallbacks, "no-callbacks", false, "accept no completions of asynchronous HTTP targets in this process")
@@ -97,6 +102,8 @@ func (f *serveFlags) prepare(cfg consumer.Config) (err error) {
 	switch {
 	case f.completionAddr != "":
 		return usage("--completion-addr belongs to work; serve accepts completions at --bind")
+	case f.shutdownDelay < 0 || f.shutdownDelay > time.Minute:
+		return usage("--shutdown-delay is %s; want 0 to 1m", span(f.shutdownDelay))
 	case (f.tlsCert == "") != (f.tlsKey == ""):
 		return usage("--tls-cert and --tls-key belong together")
 	case f.tlsCert != "":
@@ -218,6 +225,8 @@ func (a *app) answer(ctx context.Context, listener net.Listener, api *server.Ser
 		return fmt.Errorf("answering requests: %w", err)
 	case <-ctx.Done():
 	}
+	api.Drain()
+	clock.Pause(context.WithoutCancel(ctx), f.shutdownDelay) // a second signal ends it
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	err := h.Shutdown(stop)

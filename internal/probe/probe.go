@@ -18,10 +18,10 @@ import (
 const readyTimeout = 2 * time.Second
 
 // Add adds /livez and /readyz to a mux. The first always succeeds; the second fails while the database does
-// not answer, or has a schema that does not fit.
+// not answer, or has a schema that does not fit, and from the moment that stopping is closed.
 func Add(mux interface {
 	HandleFunc(pattern string, handle func(http.ResponseWriter, *http.Request))
-}, st *store.Store, log zerolog.Logger) {
+}, st *store.Store, log zerolog.Logger, stopping <-chan struct{}) {
 	answer := func(w http.ResponseWriter, status int, text string) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(status)
@@ -29,6 +29,12 @@ func Add(mux interface {
 	}
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-stopping:
+			answer(w, http.StatusServiceUnavailable, "the process is stopping")
+			return
+		default:
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
 		err := st.Ready(ctx) // the schema, once

@@ -81,6 +81,8 @@ type API struct {
 	crossOrigin *http.CrossOriginProtection
 	stopping    context.Context // of requests that wait
 	stop        context.CancelFunc
+	draining    context.Context // of /readyz
+	drain       context.CancelFunc
 }
 
 // New checks the Config and makes a server. It does no I/O. A field that is wrong is a model.ErrInvalid.
@@ -124,6 +126,7 @@ func New(c Config) (*API, error) {
 	s.jobs, s.census = bulk.New(p, s.admin, st), census.New(st)
 	s.hub = hub{source: s.events, log: c.Logger, listeners: map[*listener]bool{}}
 	s.pollEvery = pollEvery
+	s.draining, s.drain = context.WithCancel(context.Background())
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.api = humago.New(s.mux, s.description())
 	if !c.NoAPI {
@@ -134,7 +137,7 @@ func New(c Config) (*API, error) {
 		s.addCallbacks()
 	}
 	s.addExamples()
-	probe.Add(s.mux, st, c.Logger)
+	probe.Add(s.mux, st, c.Logger, s.draining.Done())
 	s.mux.HandleFunc("/", s.nowhere)
 	return s, nil
 }
@@ -214,9 +217,13 @@ func (s *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Stop ends the waits of requests, so that the caller's [http.Server.Shutdown] need not wait for them. Later
+// Drain makes /readyz fail; all other requests are answered as before.
+func (s *API) Drain() { s.drain() }
+
+// Stop drains, and ends the waits of requests, so that the caller's [http.Server.Shutdown] need not wait for them. Later
 // requests do not wait at all. It is for [http.Server.RegisterOnShutdown].
 func (s *API) Stop() {
+	s.drain()
 	s.stop()
 	s.hub.stop()
 }

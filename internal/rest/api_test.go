@@ -131,3 +131,14 @@ func at(body any, path string) any {
 	}
 	return body
 }
+
+func TestAServerThatDrainsIsNotReadyAndAnswersRequests(t *testing.T) {
+	w := newWorld(t)
+	require.Equal(t, http.StatusOK, w.do("GET", "/readyz", "").status)
+	w.api.Drain()
+	a := w.do("GET", "/readyz", "")
+	require.Equal(t, http.StatusServiceUnavailable, a.status)
+	require.Equal(t, "the process is stopping\n", a.text)
+	require.Equal(t, http.StatusOK, w.do("GET", "/livez", "").status)
+	require.Equal(t, http.StatusCreated, w.do("POST", "/api/v1/tasks", `{"type": "mail"}`).status)
+}

@@ -23,6 +23,8 @@ type Filter struct {
 	After    time.Time      // created at this time or later
 	Before   time.Time      // created before this time
 	History  History        // also lives that moved to the history, or only those
+	// Descending has [Admin.Find] list the greatest ids, and the newest generations, first.
+	Descending bool
 }
 
 // History selects whether a query includes the history. A life moves there when its retention
@@ -57,7 +59,7 @@ func (f *Filter) validate() error {
 func (f *Filter) query(after store.Place) store.Filter {
 	q := store.Filter{
 		Tenant: f.Tenant, Type: f.Type, Statuses: f.Statuses, Category: f.Category, Creator: f.Creator,
-		WorkerID: f.WorkerID, Before: f.Before, After: f.After, AfterID: after.ID,
+		WorkerID: f.WorkerID, Before: f.Before, After: f.After, AfterID: after.ID, Descending: f.Descending,
 	}
 	if f.History != WithoutHistory {
 		q.AfterGeneration = after.Generation
@@ -74,7 +76,7 @@ const (
 )
 
 // Page is one page of the tasks that a [Filter] selects, ordered by task id and, with the
-// history, by generation.
+// history, by generation; see [Filter.Descending].
 type Page struct {
 	// Tasks are current lives and past lives. Past lives have an ArchivedAt.
 	Tasks []*model.Task

@@ -46,8 +46,12 @@ func (f *Filter) after(token string) (store.Place, error) {
 }
 
 func (f *Filter) tokenSum(last store.Place) []byte {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %q %d %d %d %d %q",
+	text := fmt.Appendf(nil, "%q %q %q %q %q %q %d %d %d %d %q",
 		f.Tenant, f.Type, f.Statuses, f.Category, f.Creator, f.WorkerID,
-		f.After.UnixMilli(), f.Before.UnixMilli(), f.History, last.Generation, last.ID))
+		f.After.UnixMilli(), f.Before.UnixMilli(), f.History, last.Generation, last.ID)
+	if f.Descending {
+		text = append(text, " descending"...)
+	}
+	sum := sha256.Sum256(text)
 	return sum[:tokenSumBytes]
 }

@@ -227,7 +227,11 @@ func (f *Flows) List(ctx context.Context, tenant string, status graph.Status, af
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
-	return f.store.Flows.List(ctx, tenant, status, after, limit)
+	span := store.Span{Limit: limit}
+	if after != nil {
+		span.At, span.ID = after.UpdatedAt, after.ID
+	}
+	return f.store.Flows.List(ctx, store.FlowFilter{Tenant: tenant, Status: status}, span)
 }
 
 // Await waits until the flow is FINISH or PENDING, and returns it. If it is PENDING, a person must

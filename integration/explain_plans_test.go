@@ -42,13 +42,13 @@ func TestEveryQueryAboutPlansReadsAnIndex(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, found)
 		}).within(t, 4, 0)
-		for _, f := range []store.PlanFilter{{}, {Status: repeat.StatusRunning}} {
-			for _, after := range []*repeat.Plan{nil, plans[n/2]} {
-				for _, history := range []bool{false, true} {
+		for _, f := range []store.PlanFilter{{}, {Status: repeat.StatusRunning}, {Over: true}, {Status: repeat.StatusRunning, Over: true}} {
+			for _, span := range []store.Span{{Limit: 20}, {Limit: 20, At: plans[n/2].UpdatedAt, ID: plans[n/2].ID}} {
+				for _, span.Oldest = range []bool{false, true} {
 					x.explain("find", func() {
-						found, _, err := st.Plans.List(ctx, f, history, after, 20)
+						found, _, err := st.Plans.List(ctx, f, span)
 						require.NoError(t, err)
-						require.Equal(t, !history, len(found) == 20)
+						require.Equal(t, !f.Over, len(found) == 20)
 					}).within(t, 2*20+12, 20+6)
 				}
 			}

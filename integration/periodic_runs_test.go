@@ -353,9 +353,10 @@ func TestListsOfRunsReadNoMoreThanTheyShow(t *testing.T) {
 		for _, f := range []store.RunFilter{
 			{}, {RuleID: "r1"}, {Statuses: []schedule.RunStatus{schedule.RunScheduled}}, {Statuses: []schedule.RunStatus{schedule.RunSuccess, schedule.RunSkipped}},
 		} {
-			for _, after := range []*schedule.Run{nil, runs[1000]} {
+			for _, span := range []store.Span{{}, {At: runs[1000].Nominal, ID: runs[1000].ID}, {Oldest: true}, {Oldest: true, At: runs[1000].Nominal, ID: runs[1000].ID}} {
 				x.explain("find", func() {
-					found, err := x.store.Runs.List(t.Context(), f, after, page)
+					span.Limit = page
+					found, err := x.store.Runs.List(t.Context(), f, span)
 					require.NoError(t, err)
 					require.Len(t, found, page)
 				}).within(t, page+20, page+5) // a range for each status is entered

@@ -25,20 +25,24 @@ type RunFilter struct {
 	Statuses []schedule.RunStatus
 	Tenant   string    // of the rules; model.NoTenant = those without one
 	From, To time.Time // nominal in [From, To)
+	Oldest   bool      // the oldest nominal time first
 }
 
 // Runs reads the records of a rule, or of all rules if ruleID is "", the newest nominal time
-// first. It returns at most limit runs, from 1 to 1,000, that follow the given one (nil = from the
-// newest). A result with fewer than limit runs is the last page. Runs reads the state of a run
+// first, or the oldest. It returns at most limit runs, from 1 to 1,000, that follow the given one
+// (nil = from the first). A result with fewer than limit runs is the last page. Runs reads the state of a run
 // that has not ended from its task.
 func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *schedule.Run, limit int) (out []*schedule.Run, err error) {
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
 	q := store.RunFilter{RuleID: ruleID, Tenant: f.Tenant, Statuses: storedAs(f.Statuses), From: f.From, To: f.To}
-	perPage := max(limit, 100) // the tasks of some runs have other statuses
+	span := store.Span{Oldest: f.Oldest, Limit: max(limit, 100)} // the tasks of some runs have other statuses
+	if after != nil {
+		span.At, span.ID = after.Nominal, after.ID
+	}
 	for {
-		page, err := p.store.Runs.List(ctx, q, after, perPage)
+		page, err := p.store.Runs.List(ctx, q, span)
 		if err != nil {
 			return nil, err
 		}
@@ -53,10 +57,11 @@ func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *
 				return out, nil
 			}
 		}
-		if len(page) < perPage {
+		if len(page) < span.Limit {
 			return out, nil
 		}
-		after = page[len(page)-1]
+		last := page[len(page)-1]
+		span.At, span.ID, span.Limit = last.Nominal, last.ID, min(2*span.Limit, 1000)
 	}
 }
 

@@ -322,7 +322,11 @@ func (p *Plans) List(ctx context.Context, f Filter, after *repeat.Plan, limit in
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
-	docs, unread, err := p.store.Plans.List(ctx, store.PlanFilter{Tenant: f.Tenant, Station: f.Station, Status: f.Status}, f.Over, after, limit)
+	span := store.Span{Limit: limit}
+	if after != nil {
+		span.At, span.ID = after.UpdatedAt, after.ID
+	}
+	docs, unread, err := p.store.Plans.List(ctx, store.PlanFilter(f), span)
 	if err == nil && len(unread) > 0 {
 		bad := &UnreadableError{Plans: map[string]error{}}
 		for _, u := range unread {

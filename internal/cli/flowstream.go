@@ -225,7 +225,7 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 		for i, doc := range docs {
 			ids[i] = doc.ID
 		}
-		init, err := c.store.Nodes.CountWaiting(ctx, ids)
+		init, _, err := c.store.Nodes.CountWaiting(ctx, ids, 0)
 		if err != nil {
 			return err
 		}

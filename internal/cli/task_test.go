@@ -46,6 +46,9 @@ func TestListIsFilteredAndPaged(t *testing.T) {
 	require.Equal(t, []string{"-/b/held", "acme/a/k0", "next acme/a/k0"}, ids("--limit", "2"))
 	require.Equal(t, []string{"acme/a/k0", "acme/a/k1", "next acme/a/k1"}, ids("--limit", "2", "--after", "b/held"))
 	require.Equal(t, []string{"acme/a/k4"}, ids("--limit", "2", "--after", "acme/a/k3"))
+	require.Equal(t, []string{"acme/a/k4", "acme/a/k3", "next acme/a/k3"}, ids("--limit", "2", "--sort", "-id"))
+	require.Equal(t, []string{"acme/a/k0", "-/b/held"}, ids("--sort", "-id", "--after", "acme/a/k1", "--history"))
+	s.fails(ExitUsage, []string{`--sort is "due_at"; want id or -id`}, "task", "list", "--sort", "due_at")
 
 	r := s.ok("task", "list", "--limit", "2")
 	require.Contains(t, r.stderr, "the next page: --after 'acme/a/k0'")

@@ -28,9 +28,11 @@ type listFlags struct {
 	all     bool
 	after   string
 	history string
+	sort    string
 }
 
-const listHelp = `List tasks, sorted by id.
+const listHelp = `List tasks, sorted by id. --sort=-id begins with the greatest id: generated keys ascend in
+time, so the last sent tasks of a type come first.
 
 One page has --limit tasks. When there are more, stderr says how to get the next page;
 with -o json the field "next" is what to give to --after. --all lists them all.
@@ -59,6 +61,13 @@ func (a *app) taskList() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			switch f.sort {
+			case "id":
+			case "-id":
+				filter.Descending = true
+			default:
+				return usage("--sort is %q; want id or -id", f.sort)
+			}
 			if filter.AfterID = fullID(f.after); where != store.InTasks {
 				filter.AfterID, filter.AfterGeneration = lifeOf(fullID(f.after))
 			}
@@ -70,8 +79,10 @@ func (a *app) taskList() *cobra.Command {
 	cmd.Flags().IntVar(&f.limit, "limit", 50, "number of tasks on a page")
 	cmd.Flags().BoolVar(&f.all, "all", false, "list all tasks instead of one page")
 	cmd.Flags().StringVar(&f.after, "after", "", "list tasks after this id, for the next page")
+	cmd.Flags().StringVar(&f.sort, "sort", "id", "order of the list: id, or -id for descending ids")
 	cmd.Flags().StringVar(&f.history, "history", "no", "past lives in the history: no, also (the value if none is given), only")
 	cmd.Flags().Lookup("history").NoOptDefVal = "also"
+	_ = cmd.RegisterFlagCompletionFunc("sort", fixed("id", "-id"))
 	_ = cmd.RegisterFlagCompletionFunc("history", fixed("no", "also", "only"))
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 )
 
@@ -63,7 +64,7 @@ func (s *API) addFlows() {
 	s.addFlowChanges()
 	read := rule{access.Viewer, tenantOfPath}
 	add(s, rule{access.Viewer, tenantOfFilter}, flowOperation("list-flows", http.MethodGet, "/flows", "List flows, the last changed first",
-		"A flow that changes meanwhile moves to the first page. Streams have a list of their own."), s.listFlows)
+		"A flow that changes meanwhile moves to the first page. "+sparse+" Streams have a list of their own."), s.listFlows)
 	add(s, read, flowOperation("get-flow", http.MethodGet, flowAt, "Get a flow without its nodes", ""), func(ctx context.Context, in *struct{ FlowPath }) (*flowAnswer, error) {
 		doc, err := s.readFlow(ctx, in.named())
 		if err != nil {
@@ -103,33 +104,30 @@ func (s *API) readFlow(ctx context.Context, name flowName) (*graph.Flow, error) 
 func (s *API) listFlows(ctx context.Context, in *struct {
 	Tenant string `query:"tenant" doc:"tenant; - for flows without one"`
 	Status string `query:"status" enum:"INIT,RUNNING,PENDING,FINISH"`
+	Sort   string `query:"sort" enum:"-updated_at,updated_at" default:"-updated_at" doc:"by the last change: - = the last one first"`
 	Page
 }) (*flowList, error) {
 	tenant, err := tenantIn(ctx, "tenant", in.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	from, err := placeOf(in.Token)
+	span, err := spanOf(in.Page, in.Sort == "updated_at")
 	if err != nil {
 		return nil, err
 	}
-	var after *graph.Flow
-	if in.Token != "" {
-		after = &graph.Flow{ID: from.id, UpdatedAt: from.at}
-	}
-	docs, next, err := paged(in.Limit, after, func(after *graph.Flow, limit int) ([]*graph.Flow, error) {
-		return s.store.Flows.Graphs(ctx, tenant, graph.Status(in.Status), after, limit)
-	})
+	f := store.FlowFilter{Tenant: tenant, Status: graph.Status(in.Status), Graphs: true}
+	docs, next, err := spanned(ctx, span, func(ctx context.Context, span store.Span) (time.Time, error) {
+		return s.store.Flows.Bound(ctx, f, span)
+	}, func(ctx context.Context, span store.Span) ([]*graph.Flow, error) {
+		return s.store.Flows.List(ctx, f, span)
+	}, func(doc *graph.Flow) place { return place{doc.UpdatedAt, doc.ID} })
 	if err != nil {
 		return nil, err
 	}
 	out := &flowList{}
-	out.Body.Flows = []view.Flow{}
+	out.Body.Flows, out.Body.Next = []view.Flow{}, next
 	for _, doc := range docs {
 		out.Body.Flows = append(out.Body.Flows, view.FlowOf(doc))
-	}
-	if next != nil {
-		out.Body.Next = place{next.UpdatedAt, next.ID}.token()
 	}
 	return out, nil
 }

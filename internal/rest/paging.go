@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/base64"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/safetext"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 )
 
@@ -18,7 +20,8 @@ type place struct {
 	id string
 }
 
-// token is the place as a page_token; at the zero time the id alone is the place.
+// token is the place as a page_token; at the zero time the id alone is the place, and without an id all that
+// have the time lie before it.
 func (p place) token() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(view.Time(p.at) + " " + p.id))
 }
@@ -33,10 +36,19 @@ func placeOf(token string) (p place, err error) {
 	if err == nil && at != "" {
 		p.at, err = time.Parse(clock.Format, at)
 	}
-	if p.id = id; err != nil || !there || id == "" || !safetext.IsText(id) {
+	if p.id = id; err != nil || !there || p == (place{}) || !safetext.IsText(id) {
 		return place{}, input.Invalid("page_token", "is %q; want next of the page before", token)
 	}
 	return p, nil
+}
+
+// sparse describes lists whose pages are bounded by what the server looks at.
+const sparse = "A page may have fewer than limit entries and still have a next one."
+
+// spanOf is the span of a list that a page reads.
+func spanOf(p Page, oldest bool) (store.Span, error) {
+	from, err := placeOf(p.Token)
+	return store.Span{Oldest: oldest, At: from.at, ID: from.id, Limit: p.Limit}, err
 }
 
 // paged reads a page after a place, nil = from the beginning, and tells after which place the next page
@@ -50,4 +62,30 @@ func paged[T any](limit int, after *T, read func(after *T, limit int) ([]*T, err
 		next = page[limit-1]
 	}
 	return page, next, err
+}
+
+// spanned reads a page of a list of spans, no farther than to the bound, and tells the token of the next page;
+// "" = it is the last one.
+func spanned[T any](ctx context.Context, span store.Span, bound func(context.Context, store.Span) (time.Time, error),
+	read func(context.Context, store.Span) ([]T, error), at func(T) place,
+) (page []T, next string, err error) {
+	if span.Until, err = bound(ctx, span); err != nil {
+		return nil, "", err
+	}
+	if page, err = read(ctx, span); err != nil {
+		return nil, "", err
+	}
+	if len(page) == span.Limit {
+		last := at(page[len(page)-1])
+		rest := span
+		rest.At, rest.ID, rest.Limit = last.at, last.id, 1
+		more, err := read(ctx, rest)
+		if err != nil || len(more) > 0 {
+			return page, last.token(), err
+		}
+	}
+	if !span.Until.IsZero() {
+		next = place{at: span.Until}.token()
+	}
+	return page, next, nil
 }

@@ -2,15 +2,16 @@ package rest
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
-	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -49,7 +50,7 @@ type resultList struct {
 func (s *API) addPlanCommands() {
 	read, change := rule{access.Viewer, tenantOfPath}, rule{access.Operator, tenantOfPath}
 	add(s, rule{access.Viewer, tenantOfFilter}, planOp("list-plans", http.MethodGet, "/plans", "List plans, the last changed first",
-		"Plans that are over are in the history: over lists those, as does the status FINISH or CANCELLED. A plan that changes meanwhile moves to the first page."), s.listPlans)
+		"Plans that are over are in the history: over lists those, as does the status FINISH or CANCELLED. A plan that changes meanwhile moves to the first page. "+sparse), s.listPlans)
 	add(s, read, planOp("get-plan", http.MethodGet, planAt, "Get a plan, also one that is over", ""), func(ctx context.Context, in *struct{ PlanPath }) (*planAnswer, error) {
 		return answerPlan(s.plans.Get(ctx, in.id()))
 	})
@@ -90,33 +91,32 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 	Station string        `query:"station" doc:"type of the steps' tasks"`
 	Status  repeat.Status `query:"status" enum:"RUNNING,ERROR,FINISH,CANCELLED"`
 	Over    bool          `query:"over" doc:"the plans that are over, in place of the others"`
+	Sort    string        `query:"sort" enum:"-updated_at,updated_at" default:"-updated_at" doc:"by the last change: - = the last one first"`
 	Page
 }) (*planList, error) {
 	tenant, err := tenantIn(ctx, "tenant", in.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	from, err := placeOf(in.Token)
+	span, err := spanOf(in.Page, in.Sort == "updated_at")
 	if err != nil {
 		return nil, err
 	}
-	f := plan.Filter{Tenant: tenant, Station: in.Station, Status: in.Status, Over: in.Over || in.Status.Over()}
+	f := store.PlanFilter{Tenant: tenant, Station: in.Station, Status: in.Status, Over: in.Over || in.Status.Over()}
 	if f.Over && in.Status != "" && !in.Status.Over() {
 		return nil, input.Invalid("over", "lists plans that are over; %s is none of them", in.Status)
 	}
-	var after *repeat.Plan
-	if from.id != "" {
-		after = &repeat.Plan{ID: from.id, UpdatedAt: from.at}
-	}
 	unread := map[string]error{}
-	plans, next, err := paged(in.Limit, after, func(after *repeat.Plan, limit int) ([]*repeat.Plan, error) {
-		return s.readable(ctx, f, after, limit, unread)
-	})
+	plans, next, err := spanned(ctx, span, func(ctx context.Context, span store.Span) (time.Time, error) {
+		return s.store.Plans.Bound(ctx, f, span)
+	}, func(ctx context.Context, span store.Span) ([]*repeat.Plan, error) {
+		return s.readable(ctx, f, span, unread)
+	}, func(p *repeat.Plan) place { return place{p.UpdatedAt, p.ID} })
 	if err != nil {
 		return nil, err
 	}
 	out := &planList{}
-	out.Body.Plans = []document[repeat.Plan]{}
+	out.Body.Plans, out.Body.Next = []document[repeat.Plan]{}, next
 	for _, p := range plans {
 		doc, err := view.Stored(p, "id")
 		if err != nil {
@@ -127,27 +127,21 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 	for _, id := range slices.Sorted(maps.Keys(unread)) {
 		out.Body.Unreadable = append(out.Body.Unreadable, unreadablePlan{id, unread[id].Error()})
 	}
-	if next != nil {
-		out.Body.Next = place{next.UpdatedAt, next.ID}.token()
-	}
 	return out, nil
 }
 
 // readable reads so many plans that can be read, if there are, and adds the others to unread. It reads on
 // in larger pieces while plans that cannot be read take their places.
-func (s *API) readable(ctx context.Context, f plan.Filter, after *repeat.Plan, limit int, unread map[string]error) ([]*repeat.Plan, error) {
-	for n := limit; ; n = min(10*n, 1000) {
-		plans, err := s.plans.List(ctx, f, after, n)
-		var some *plan.UnreadableError
-		if err != nil && !errors.As(err, &some) {
+func (s *API) readable(ctx context.Context, f store.PlanFilter, span store.Span, unread map[string]error) ([]*repeat.Plan, error) {
+	for limit := span.Limit; ; span.Limit = min(10*span.Limit, 1000) {
+		plans, broken, err := s.store.Plans.List(ctx, f, span)
+		if err != nil {
 			return nil, err
 		}
-		broken := 0
-		if some != nil {
-			broken = len(some.Plans)
-			maps.Copy(unread, some.Plans)
+		for _, u := range broken {
+			unread[u.ID] = fmt.Errorf("the plan %s cannot be read: %w", u.ID, u.Err)
 		}
-		if len(plans) >= limit || len(plans)+broken < n || n == 1000 {
+		if len(plans) >= limit || len(plans)+len(broken) < span.Limit || span.Limit == 1000 {
 			return plans[:min(limit, len(plans))], nil
 		}
 	}

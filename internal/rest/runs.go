@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/rulechange"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -29,6 +30,7 @@ type RunFilter struct {
 	Status []string  `query:"status" enum:"SCHEDULED,QUEUED,RUNNING,WAITING_CALLBACK,SUCCESS,FAILED,TIMEOUT,FAILED_TIMEOUT,CANCELED,SKIPPED" doc:"any of these"`
 	From   time.Time `query:"from" doc:"of ticks at this time or later"`
 	To     time.Time `query:"to" doc:"of ticks before this time"`
+	Sort   string    `query:"sort" enum:"-nominal,nominal" default:"-nominal" doc:"by the time of the tick: - = the newest first"`
 }
 
 type runList struct {
@@ -46,7 +48,7 @@ func (s *API) addRuns() {
 	op := func(id, method, path, summary, more string) huma.Operation {
 		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"runs"}, Summary: summary, Description: more}
 	}
-	add(s, rule{access.Viewer, tenantOfPath}, op("list-runs-of-periodic", http.MethodGet, ruleAt+"/runs", "List the runs of a periodic rule, the newest tick first", ""), func(ctx context.Context, in *struct {
+	add(s, rule{access.Viewer, tenantOfPath}, op("list-runs-of-periodic", http.MethodGet, ruleAt+"/runs", "List the runs of a periodic rule, the newest tick first", sparse), func(ctx context.Context, in *struct {
 		RulePath
 		RunFilter
 		Page
@@ -57,7 +59,7 @@ func (s *API) addRuns() {
 		}
 		return s.listRuns(ctx, r.ID, in.Tenant, in.RunFilter, in.Page)
 	})
-	add(s, rule{access.Viewer, tenantOfFilter}, op("list-runs", http.MethodGet, "/runs", "List the runs of all periodic rules, the newest tick first", ""), func(ctx context.Context, in *struct {
+	add(s, rule{access.Viewer, tenantOfFilter}, op("list-runs", http.MethodGet, "/runs", "List the runs of all periodic rules, the newest tick first", sparse), func(ctx context.Context, in *struct {
 		Tenant string `query:"tenant" doc:"tenant; - for rules without one"`
 		RuleID string `query:"rule_id" maxLength:"100" doc:"id of a rule, which may be deleted"`
 		RunFilter
@@ -89,31 +91,37 @@ func (p *RunPath) owns(tenant string) bool {
 }
 
 func (s *API) listRuns(ctx context.Context, ruleID, tenant string, in RunFilter, page Page) (*runList, error) {
-	from, err := placeOf(page.Token)
+	f := periodic.RunFilter{Tenant: tenant, From: in.From, To: in.To, Oldest: in.Sort == "nominal"}
+	span, err := spanOf(page, f.Oldest)
 	if err != nil {
 		return nil, err
 	}
-	f := periodic.RunFilter{Tenant: tenant, From: in.From, To: in.To}
 	for _, status := range in.Status {
 		f.Statuses = append(f.Statuses, schedule.RunStatus(status))
 	}
-	var after *schedule.Run
-	if from.id != "" {
-		after = &schedule.Run{ID: from.id, Nominal: from.at}
-	}
-	runs, next, err := paged(page.Limit, after, func(after *schedule.Run, limit int) ([]*schedule.Run, error) {
-		return s.rules.Runs(ctx, ruleID, f, after, limit)
-	})
+	runs, next, err := spanned(ctx, span, func(ctx context.Context, span store.Span) (time.Time, error) {
+		return s.store.Runs.Bound(ctx, store.RunFilter{RuleID: ruleID, From: in.From, To: in.To}, span)
+	}, func(ctx context.Context, span store.Span) ([]*schedule.Run, error) {
+		f, after := f, (*schedule.Run)(nil)
+		switch {
+		case span.Until.IsZero():
+		case f.Oldest:
+			f.To = span.Until.Add(time.Millisecond)
+		default:
+			f.From = span.Until
+		}
+		if !span.At.IsZero() {
+			after = &schedule.Run{ID: span.ID, Nominal: span.At}
+		}
+		return s.rules.Runs(ctx, ruleID, f, after, span.Limit)
+	}, func(r *schedule.Run) place { return place{r.Nominal, r.ID} })
 	if err != nil {
 		return nil, err
 	}
 	out := &runList{}
-	out.Body.Runs = []view.Run{}
+	out.Body.Runs, out.Body.Next = []view.Run{}, next
 	for _, r := range runs {
 		out.Body.Runs = append(out.Body.Runs, view.RunOf(r))
-	}
-	if next != nil {
-		out.Body.Next = place{next.Nominal, next.ID}.token()
 	}
 	return out, nil
 }

@@ -87,7 +87,7 @@ type taskList struct {
 func (s *API) addTasks() {
 	add(s, rule{access.Viewer, tenantOfFilter}, huma.Operation{
 		OperationID: "list-tasks", Method: http.MethodGet, Path: "/tasks", Tags: []string{"tasks"}, Summary: "List tasks, sorted by id",
-		Description: "A page may have fewer tasks than its limit and still have a next one.",
+		Description: sparse,
 	}, s.listTasks)
 	add(s, rule{access.Viewer, tenantOfFilter}, huma.Operation{
 		OperationID: "count-tasks", Method: http.MethodGet, Path: "/tasks/count", Tags: []string{"tasks"}, Summary: "Count tasks",
@@ -106,12 +106,14 @@ func (s *API) addTasks() {
 
 func (s *API) listTasks(ctx context.Context, in *struct {
 	TaskFilter
+	Sort string `query:"sort" enum:"id,-id" default:"id" doc:"- = descending. Keys that the server makes ascend in time, so -id lists the last sent tasks of a type first"`
 	Page
 }) (*taskList, error) {
 	filter, err := in.of(ctx)
 	if err != nil {
 		return nil, err
 	}
+	filter.Descending = in.Sort == "-id"
 	found, err := s.admin.Find(ctx, filter, in.Limit, in.Token)
 	if err != nil {
 		return nil, err

@@ -74,6 +74,12 @@ func TestEachWrongFieldIsNamedAndNothingIsStored(t *testing.T) {
 }
 
 func TestTasksAreListedPageByPage(t *testing.T) {
+	for sort, want := range map[string][]any{"id": {"k0", "k2", "k4", "k1", "k3"}, "-id": {"k3", "k1", "k4", "k2", "k0"}} {
+		t.Run(sort, func(t *testing.T) { listsPageByPage(t, sort, want) })
+	}
+}
+
+func listsPageByPage(t *testing.T, sort string, want []any) {
 	w := newWorld(t)
 	for i := range 5 {
 		w.ok("POST", "/api/v1/tasks", fmt.Sprintf(`{"type": "mail", "key": "k%d", "tenant": "t%d"}`, i, i%2))
@@ -81,7 +87,7 @@ func TestTasksAreListedPageByPage(t *testing.T) {
 	require.EqualValues(t, 3, w.ok("GET", "/api/v1/tasks/count?tenant=t0", "")["count"])
 	var seen []any
 	for token := ""; ; {
-		page := w.ok("GET", "/api/v1/tasks?type=mail&limit=2&page_token="+token, "")
+		page := w.ok("GET", "/api/v1/tasks?type=mail&limit=2&sort="+sort+"&page_token="+token, "")
 		for _, task := range page["tasks"].([]any) {
 			seen = append(seen, at(task, "key"))
 		}
@@ -90,9 +96,12 @@ func TestTasksAreListedPageByPage(t *testing.T) {
 			break
 		}
 	}
-	require.Equal(t, []any{"k0", "k2", "k4", "k1", "k3"}, seen)
+	require.Equal(t, want, seen)
 	w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/tasks?page_token=nonsense", "")
 	w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/tasks?limit=0", "")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/tasks?sort=due_at", "")["query.sort"], "id, -id")
+	first := w.ok("GET", "/api/v1/tasks?limit=1&sort=-id", "")["next"].(string)
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/tasks?limit=1&page_token="+first, ""), "page_token", "it is of the other order")
 }
 
 func TestCommandsOnATaskAnswerWithWhatItIsThen(t *testing.T) {

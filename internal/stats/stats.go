@@ -24,7 +24,7 @@ const (
 	// mostRetentions is how many different retentions of types are looked at.
 	mostRetentions = 20
 	// mostTallied is how many tasks of a tenant are counted.
-	mostTallied = 50_000
+	mostTallied = 10_000
 )
 
 // Query says what to summarize.
@@ -60,7 +60,7 @@ type TypeQueue struct {
 
 // Tally counts tasks by type and status.
 type Tally struct {
-	Complete bool                              `json:"complete" doc:"false: only the first 50,000 tasks by id were counted"`
+	Complete bool                              `json:"complete" doc:"false: only the first 10,000 tasks by id were counted"`
 	Types    map[string]map[model.Status]int64 `json:"types"`
 }
 

@@ -144,48 +144,56 @@ func (s *Flows) RunningQuestion(found func()) Question {
 	return s.whether(bson.D{d("running_at", bson.D{d("$gt", time.UnixMilli(0))})}, found)
 }
 
-// List reads flows, those changed last first, without their graphs and plans: of a tenant
-// ([model.NoTenant] = without one), a status ("" = any), and changed before the given flow (nil = from
-// the first). Index: state.
-func (s *Flows) List(ctx context.Context, tenant string, status graph.Status, after *graph.Flow, limit int) ([]*graph.Flow, error) {
-	return s.listWhere(ctx, nil, tenant, status, after, limit)
+// FlowFilter selects flows. Zero fields select everything.
+type FlowFilter struct {
+	Tenant string // [model.NoTenant] = those without one
+	Status graph.Status
+	Graphs bool // no streams
 }
 
-// Graphs is [Flows.List] without streams. Index: state.
-func (s *Flows) Graphs(ctx context.Context, tenant string, status graph.Status, after *graph.Flow, limit int) ([]*graph.Flow, error) {
-	return s.listWhere(ctx, bson.D{d("kind", absent)}, tenant, status, after, limit)
+// indexed is the part of the query that the index state answers. The statuses are points, so that the server
+// merges the ranges behind them by time.
+func (f FlowFilter) indexed() bson.D {
+	if f.Status != "" {
+		return bson.D{d("status", f.Status)}
+	}
+	return bson.D{d("status", in([]graph.Status{graph.StatusInit, graph.StatusRunning, graph.StatusPending, graph.StatusFinish}))}
 }
 
-func (s *Flows) listWhere(ctx context.Context, filter bson.D, tenant string, status graph.Status, after *graph.Flow, limit int) ([]*graph.Flow, error) {
-	if status != "" {
-		filter = append(filter, d("status", status))
-	} else {
-		filter = append(filter, d("status", in([]graph.Status{graph.StatusInit, graph.StatusRunning, graph.StatusPending, graph.StatusFinish})))
+// List reads flows in the order of their last changes, without their graphs and plans. Index: state.
+func (s *Flows) List(ctx context.Context, f FlowFilter, span Span) ([]*graph.Flow, error) {
+	filter := byTenant(f.indexed(), f.Tenant)
+	if f.Graphs {
+		filter = append(filter, d("kind", absent))
 	}
-	switch tenant {
-	case "":
-	case model.NoTenant:
-		filter = append(filter, d("tenant", absent))
-	default:
-		filter = append(filter, d("tenant", tenant))
-	}
-	docs, unread, err := s.list(ctx, filter, after, limit)
+	docs, unread, err := s.list(ctx, filter, span)
 	if err == nil && len(unread) > 0 {
 		err = fmt.Errorf("listing flows: the flow %s cannot be read: %w", unread[0].ID, unread[0].Err)
 	}
 	return docs, err
 }
 
-// list reads flows without their graphs and plans, those changed last first.
-func (s *Flows) list(ctx context.Context, filter bson.D, after *graph.Flow, limit int) (docs []*graph.Flow, unread []Unreadable, err error) {
-	if after != nil {
-		filter = append(filter, d("$or", bson.A{
-			bson.D{d("updated_at", bson.D{d("$lt", after.UpdatedAt)})},
-			bson.D{d("updated_at", after.UpdatedAt), d("_id", bson.D{d("$lt", after.ID)})},
-		}))
+// Bound is where a page of [Flows.List] is to end, so that the server looks at [PageExamines] flows at most. Index:
+// state, and no document.
+func (s *Flows) Bound(ctx context.Context, f FlowFilter, span Span) (time.Time, error) {
+	return span.bounded(ctx, s.flows, "listing flows", "updated_at", indexState, f.indexed())
+}
+
+// byTenant adds a tenant to a query: "" = any, [model.NoTenant] = none.
+func byTenant(q bson.D, tenant string) bson.D {
+	switch tenant {
+	case "":
+		return q
+	case model.NoTenant:
+		return append(q, d("tenant", nil)) // absent
+	default:
+		return append(q, d("tenant", tenant))
 	}
-	return s.read(ctx, "listing flows", filter, options.Find().SetHint(indexState).
-		SetSort(bson.D{d("updated_at", -1), d("_id", -1)}).SetLimit(int64(limit)).SetProjection(bson.D{d("nodes", 0), d("planned", 0)}))
+}
+
+// list reads flows without their graphs and plans, in the order of their last changes.
+func (s *Flows) list(ctx context.Context, filter bson.D, span Span) (docs []*graph.Flow, unread []Unreadable, err error) {
+	return s.read(ctx, "listing flows", span.where("updated_at", filter), span.options("updated_at", indexState).SetProjection(bson.D{d("nodes", 0), d("planned", 0)}))
 }
 
 // flowDoc is the document of a new flow without its id. The tasks in it are not left to the driver, which takes

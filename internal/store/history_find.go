@@ -29,7 +29,7 @@ type Place struct {
 	Generation int64
 }
 
-// LivesPage is one page, ordered by task id and generation.
+// LivesPage is one page, ordered by task id and generation, see [Filter.Descending].
 type LivesPage struct {
 	Docs []bson.Raw // those of the history with the task's id as _id
 	Next *Place     // where the following page begins; nil when this is the last
@@ -76,16 +76,20 @@ func (s *History) LifeNames(ctx context.Context, f Filter, where Where, e Extent
 }
 
 func (s *History) findLives(ctx context.Context, f Filter, where Where, e Extent) (LivesPage, error) {
-	var all merged
+	all := merged{compare: compareKeys}
+	order := 1
+	if f.Descending {
+		order, all.compare = -1, func(a, b lifeKey) int { return compareKeys(b, a) }
+	}
 	if where != InHistory {
-		docs, end, err := listing{s.tasks, "_id", fields("_id"), "_id_", "listing tasks"}.read(ctx, f, e)
+		docs, end, err := listing{s.tasks, "_id", bson.D{d("_id", order)}, "_id_", "listing tasks"}.read(ctx, f, e)
 		if err != nil {
 			return LivesPage{}, err
 		}
 		all.add(docs, end)
 	}
 	if where != InTasks {
-		old, end, err := listing{s.history, "task_id", bson.D{d("task_id", 1), d("generation", 1)}, indexTask, "listing the history"}.read(ctx, f, e)
+		old, end, err := listing{s.history, "task_id", bson.D{d("task_id", order), d("generation", order)}, indexTask, "listing the history"}.read(ctx, f, e)
 		if err != nil {
 			return LivesPage{}, err
 		}
@@ -118,12 +122,16 @@ type listing struct {
 // Behind end it does not know any; nil = it knows all.
 func (l listing) read(ctx context.Context, f Filter, e Extent) (docs []bson.Raw, end *lifeKey, err error) {
 	filter := f.queryBy(l.id)
-	if e.Examine > 0 {
+	if e.Examine > 0 && !f.indexed() {
 		if end, err = l.end(ctx, f, e.Examine); err != nil {
 			return nil, nil, err
 		}
 		if end != nil {
-			filter = bson.D{d("$and", bson.A{filter, bson.D{d(l.id, bson.D{d("$lte", end.id)})}})}
+			upTo := "$lte"
+			if f.Descending {
+				upTo = "$gte"
+			}
+			filter = bson.D{d("$and", bson.A{filter, bson.D{d(l.id, bson.D{d(upTo, end.id)})}})}
 		}
 	}
 	o := options.Find().SetSort(l.sort).SetHint(l.index).SetLimit(int64(e.Limit + 1))
@@ -149,7 +157,7 @@ func (l listing) end(ctx context.Context, f Filter, examine int) (*lifeKey, erro
 		ID string `bson:"_id"`
 		Of string `bson:"task_id"`
 	}
-	place := Filter{Tenant: f.Tenant, AfterID: f.AfterID}
+	place := Filter{Tenant: f.Tenant, AfterID: f.AfterID, Descending: f.Descending}
 	if f.Tenant != "" {
 		place.Type = f.Type // ids begin with both
 	}
@@ -168,6 +176,9 @@ func (l listing) end(ctx context.Context, f Filter, examine int) (*lifeKey, erro
 	if l.id != "_id" {
 		row.ID = row.Of
 	}
+	if f.Descending {
+		return &lifeKey{row.ID, math.MinInt64}, nil
+	}
 	return &lifeKey{row.ID, math.MaxInt64}, nil
 }
 
@@ -175,6 +186,8 @@ func (l listing) end(ctx context.Context, f Filter, examine int) (*lifeKey, erro
 type merged struct {
 	docs  []bson.Raw
 	bound *lifeKey // what lies behind it is not known: a list was cut off there
+
+	compare func(a, b lifeKey) int // the order of the list
 }
 
 func (m *merged) add(docs []bson.Raw, end *lifeKey) {
@@ -199,7 +212,7 @@ func (m *merged) addOld(docs []bson.Raw, end *lifeKey, stale func(bson.Raw) bool
 }
 
 func (m *merged) cut(end *lifeKey) {
-	if end != nil && (m.bound == nil || compareKeys(*end, *m.bound) < 0) {
+	if end != nil && (m.bound == nil || m.compare(*end, *m.bound) < 0) {
 		m.bound = end
 	}
 }
@@ -207,10 +220,10 @@ func (m *merged) cut(end *lifeKey) {
 // page is the first of them, as far as they are known.
 func (m *merged) page(limit int) LivesPage {
 	// Stable: of two with the same key the one of the tasks comes first, and stays.
-	slices.SortStableFunc(m.docs, func(a, b bson.Raw) int { return compareKeys(keyOf(a), keyOf(b)) })
+	slices.SortStableFunc(m.docs, func(a, b bson.Raw) int { return m.compare(keyOf(a), keyOf(b)) })
 	m.docs = slices.CompactFunc(m.docs, func(a, b bson.Raw) bool { return keyOf(a) == keyOf(b) })
 	if m.bound != nil {
-		m.docs = slices.DeleteFunc(m.docs, func(raw bson.Raw) bool { return compareKeys(keyOf(raw), *m.bound) > 0 })
+		m.docs = slices.DeleteFunc(m.docs, func(raw bson.Raw) bool { return m.compare(keyOf(raw), *m.bound) > 0 })
 	}
 	switch {
 	case len(m.docs) > limit:

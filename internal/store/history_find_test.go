@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 // pages reads all pages, and says how many there are and how many lives the largest has.
 func (p *past) pages(f Filter, where Where, e Extent) (lives []string, pages, largest int) {
 	p.t.Helper()
+	var before *lifeKey
 	for {
 		page, err := p.History.FindLives(p.t.Context(), f, where, e)
 		require.NoError(p.t, err)
@@ -22,6 +24,11 @@ func (p *past) pages(f Filter, where Where, e Extent) (lives []string, pages, la
 		largest = max(largest, len(page.Docs))
 		for _, raw := range page.Docs {
 			k := keyOf(raw)
+			if before != nil {
+				order := compareKeys(*before, k)
+				require.True(p.t, order < 0 && !f.Descending || order > 0 && f.Descending, "%v, then %v", *before, k)
+			}
+			before = &k
 			lives = append(lives, lifeID(k.id, k.generation))
 		}
 		if page.Next == nil {
@@ -46,19 +53,24 @@ func TestAPageExaminesNoMoreThanItMay(t *testing.T) {
 	rare := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "now9x", Creator: "rare"}, p.Clock.Now())
 	_, err := p.Tasks.Insert(t.Context(), []*model.Task{rare})
 	require.NoError(t, err)
-	for _, examine := range []int{1, 2, 7, 31, 32, 33, 100} {
-		got, pages, largest := p.pages(Filter{}, InBoth, Extent{Limit: 4, Examine: examine})
+	again := p.again("now30") // the life before goes to the history
+	require.NotContains(t, present, lifeID(again.ID, again.Generation))
+	past := append(slices.Clone(old), present[30])
+	present = append(present, lifeID(again.ID, again.Generation))
+	for i := range 14 {
+		examine, descending := []int{1, 2, 7, 31, 32, 33, 100}[i/2], i%2 == 1
+		got, pages, largest := p.pages(Filter{Descending: descending}, InBoth, Extent{Limit: 4, Examine: examine})
 		require.ElementsMatch(t, append(append([]string{lifeID(rare.ID, rare.Generation)}, old...), present...), got, examine)
 		require.LessOrEqual(t, largest, 4)
 		require.GreaterOrEqual(t, pages, 55/4)
 
-		got, pages, _ = p.pages(Filter{Creator: "rare"}, InTasks, Extent{Limit: 4, Examine: examine})
+		got, pages, _ = p.pages(Filter{Creator: "rare", Descending: descending}, InTasks, Extent{Limit: 4, Examine: examine})
 		require.Equal(t, []string{lifeID(rare.ID, rare.Generation)}, got, examine)
 		require.GreaterOrEqual(t, pages, 32/examine, "it does not look at everything at once")
 		require.LessOrEqual(t, pages, 32/examine+2)
 
-		got, _, _ = p.pages(Filter{Tenant: model.NoTenant, Type: "t", Statuses: []model.Status{model.StatusSuccess}}, InHistory, Extent{Limit: 1000, Examine: examine})
-		require.ElementsMatch(t, old, got, examine)
+		got, _, _ = p.pages(Filter{Descending: descending, Tenant: model.NoTenant, Type: "t", Statuses: []model.Status{model.StatusSuccess}}, InHistory, Extent{Limit: 1000, Examine: examine})
+		require.ElementsMatch(t, past, got, examine)
 	}
 	_, pages, _ := p.pages(Filter{Creator: "nobody"}, InBoth, Extent{Limit: 4})
 	require.Equal(t, 1, pages, "without a bound it looks until there is something")

@@ -12,7 +12,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -150,40 +149,33 @@ func (s *Plans) Past(ctx context.Context, ids []string) (map[string]*repeat.Plan
 type PlanFilter struct {
 	Tenant, Station string // of Tenant model.NoTenant = those without one
 	Status          repeat.Status
+	Over            bool // those in the history in the place of the others
 }
 
-// List reads plans, those changed last first, behind the given one (nil = from the first): those in
-// the collection plans, or those in the history. unread are documents that this release cannot read.
-// Index: state of both collections.
-func (s *Plans) List(ctx context.Context, f PlanFilter, history bool, after *repeat.Plan, limit int) (docs []*repeat.Plan, unread []Unreadable, err error) {
-	filter := bson.D{d("status", in([]repeat.Status{repeat.StatusRunning, repeat.StatusError, repeat.StatusCancelled, repeat.StatusFinish}))}
+// indexed is the part of the query that the index state answers, and the collection.
+func (s *Plans) indexed(f PlanFilter) (bson.D, *mongo.Collection) {
+	filter, coll := bson.D{d("status", in([]repeat.Status{repeat.StatusRunning, repeat.StatusError, repeat.StatusCancelled, repeat.StatusFinish}))}, s.plans
 	if f.Status != "" {
 		filter = bson.D{d("status", f.Status)}
 	}
-	switch f.Tenant {
-	case "":
-	case model.NoTenant:
-		filter = append(filter, d("tenant", nil))
-	default:
-		filter = append(filter, d("tenant", f.Tenant))
+	if f.Over {
+		coll = s.planHistory
 	}
-	if f.Station != "" {
+	return filter, coll
+}
+
+// List reads plans in the order of their last changes: those in the collection plans, or those in the
+// history. unread are documents that this release cannot read. Index: state of both collections.
+func (s *Plans) List(ctx context.Context, f PlanFilter, span Span) (docs []*repeat.Plan, unread []Unreadable, err error) {
+	filter, coll := s.indexed(f)
+	if filter = byTenant(filter, f.Tenant); f.Station != "" {
 		filter = append(filter, d("station", f.Station))
 	}
-	if after != nil {
-		filter = append(filter, d("updated_at", bson.D{d("$lte", after.UpdatedAt)}), d("$or", bson.A{ // the first bounds the index
-			bson.D{d("updated_at", bson.D{d("$lt", after.UpdatedAt)})},
-			bson.D{d("updated_at", after.UpdatedAt), d("_id", bson.D{d("$lt", after.ID)})},
-		}))
-	}
-	coll := s.plans
-	if history {
-		coll = s.planHistory
-	} else {
+	if !f.Over {
 		filter = append(filter, d("delete_at", absent)) // else it is in the history, too
 	}
-	err = readEach(ctx, coll, "listing plans", filter,
-		options.Find().SetHint(indexState).SetSort(bson.D{d("updated_at", -1), d("_id", -1)}).SetLimit(int64(limit)).SetProjection(bson.D{d("planned", 0), d("messages", 0)}), func(raw bson.Raw) bool {
+	err = readEach(ctx, coll, "listing plans", span.where("updated_at", filter),
+		span.options("updated_at", indexState).SetProjection(bson.D{d("planned", 0), d("messages", 0)}), func(raw bson.Raw) bool {
 			if p, err := decodePlan(raw); err != nil {
 				unread = append(unread, unreadable(raw, err))
 			} else {
@@ -192,6 +184,13 @@ func (s *Plans) List(ctx context.Context, f PlanFilter, history bool, after *rep
 			return true
 		})
 	return docs, unread, err
+}
+
+// Bound is where a page of [Plans.List] is to end, so that the server looks at [PageExamines] plans at most. Index:
+// state of both collections, and no document.
+func (s *Plans) Bound(ctx context.Context, f PlanFilter, span Span) (time.Time, error) {
+	filter, coll := s.indexed(f)
+	return span.bounded(ctx, coll, "listing plans", "updated_at", indexState, filter)
 }
 
 // Late reads plans with a step that was due before the given time, also those whose step is being

@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -94,40 +93,41 @@ var storedRuns = []schedule.RunStatus{
 	schedule.RunScheduled, schedule.RunQueued, schedule.RunSuccess, schedule.RunFailed, schedule.RunTimeout, schedule.RunFailedTimeout, schedule.RunCanceled, schedule.RunSkipped,
 }
 
-// List reads records, the newest nominal time first, after the one with that nominal time and
-// id. Indexes: rule; status where no rule is named.
-func (s *Runs) List(ctx context.Context, f RunFilter, after *schedule.Run, limit int) ([]*schedule.Run, error) {
-	q, index := bson.D{d("rule_id", f.RuleID)}, indexRule
-	if f.RuleID == "" {
-		// The statuses are points, so that the server merges the ranges behind them by time.
-		q, index = bson.D{}, indexStatus
-		if len(f.Statuses) == 0 {
-			f.Statuses = storedRuns
-		}
+// indexed is the part of the query that an index answers, and that index.
+func (f *RunFilter) indexed() (q bson.D, index string) {
+	if f.RuleID != "" {
+		return f.nominal(bson.D{d("rule_id", f.RuleID)}), indexRule
 	}
-	switch f.Tenant {
-	case "":
-	case model.NoTenant:
-		q = append(q, d("tenant", nil))
-	default:
-		q = append(q, d("tenant", f.Tenant))
+	// The statuses are points, so that the server merges the ranges behind them by time.
+	statuses := f.Statuses
+	if len(statuses) == 0 {
+		statuses = storedRuns
 	}
-	nominal := timeRange(f.From, f.To)
-	if len(f.Statuses) > 0 {
-		q = append(q, d("status", in(f.Statuses)))
-	}
-	if after != nil {
-		nominal = append(nominal, d("$lte", after.Nominal)) // where the index is entered
-		q = append(q, d("$or", bson.A{
-			bson.D{d("nominal", bson.D{d("$lt", after.Nominal)})},
-			bson.D{d("nominal", after.Nominal), d("_id", bson.D{d("$lt", after.ID)})},
-		}))
-	}
-	if len(nominal) > 0 {
+	return f.nominal(bson.D{d("status", in(statuses))}), indexStatus
+}
+
+func (f *RunFilter) nominal(q bson.D) bson.D {
+	if nominal := timeRange(f.From, f.To); nominal != nil {
 		q = append(q, d("nominal", nominal))
 	}
-	return readAll[*schedule.Run](ctx, s.runs, "reading runs", q,
-		options.Find().SetSort(bson.D{d("nominal", -1), d("_id", -1)}).SetHint(index).SetLimit(int64(limit)))
+	return q
+}
+
+// List reads records in the order of their nominal times. Indexes: rule; status where no rule is named.
+func (s *Runs) List(ctx context.Context, f RunFilter, span Span) ([]*schedule.Run, error) {
+	q, index := f.indexed()
+	q = byTenant(q, f.Tenant)
+	if f.RuleID != "" && len(f.Statuses) > 0 {
+		q = append(q, d("status", in(f.Statuses)))
+	}
+	return readAll[*schedule.Run](ctx, s.runs, "reading runs", span.where("nominal", q), span.options("nominal", index))
+}
+
+// Bound is where a page of [Runs.List] is to end, so that the server looks at [PageExamines] records at most.
+// Indexes: rule; status where no rule is named; and no document.
+func (s *Runs) Bound(ctx context.Context, f RunFilter, span Span) (time.Time, error) {
+	q, index := f.indexed()
+	return span.bounded(ctx, s.runs, "reading runs", "nominal", index, q)
 }
 
 // Have tells which of the records exist. Index: _id.

@@ -329,28 +329,36 @@ func (s *Nodes) CountBefore(ctx context.Context, flowID string, no int64, withou
 	return n, explain(err, "counting nodes to link")
 }
 
-// CountWaiting counts the nodes of streams that are to be linked, by stream. Index: link.
-func (s *Nodes) CountWaiting(ctx context.Context, flowIDs []string) (map[string]int64, error) {
+// CountWaiting counts the nodes of streams that are to be linked, by stream: in the order of the streams' ids,
+// at most that many (0 = all) together. last is the last stream that was counted, perhaps not all of it; "" = all
+// were. Index: link.
+func (s *Nodes) CountWaiting(ctx context.Context, flowIDs []string, most int64) (counts map[string]int64, last string, err error) {
 	const doing = "counting nodes to link"
-	cur, err := s.flowNodes.Aggregate(ctx, mongo.Pipeline{
-		{d("$match", bson.D{d("flow_id", in(flowIDs)), d("no", bson.D{d("$gt", 0)})})},
-		{d("$group", bson.D{d("_id", "$flow_id"), d("n", bson.D{d("$sum", 1)})})},
-	}, options.Aggregate().SetHint(indexLink))
+	stages := mongo.Pipeline{{d("$match", bson.D{d("flow_id", in(flowIDs)), d("no", bson.D{d("$gt", 0)})})}}
+	if most > 0 {
+		stages = append(stages, bson.D{d("$sort", fields("flow_id", "no"))}, bson.D{d("$limit", most)})
+	}
+	cur, err := s.flowNodes.Aggregate(ctx, append(stages, bson.D{d("$group", bson.D{d("_id", "$flow_id"), d("n", bson.D{d("$sum", 1)})})}), options.Aggregate().SetHint(indexLink))
 	if err != nil {
-		return nil, explain(err, doing)
+		return nil, "", explain(err, doing)
 	}
 	var counted []struct {
 		ID string `bson:"_id"`
 		N  int64  `bson:"n"`
 	}
 	if err := cur.All(ctx, &counted); err != nil {
-		return nil, explain(err, doing)
+		return nil, "", explain(err, doing)
 	}
-	out := make(map[string]int64, len(counted))
+	counts = make(map[string]int64, len(counted))
 	for _, c := range counted {
-		out[c.ID] = c.N
+		counts[c.ID] = c.N
+		most -= c.N
+		last = max(last, c.ID)
 	}
-	return out, nil
+	if most != 0 {
+		last = ""
+	}
+	return counts, last, nil
 }
 
 // Chain reads the records of the nodes of a stream that come after the given position, up to the last
@@ -376,6 +384,10 @@ func (s *Flows) Streams(ctx context.Context, after string, limit int) ([]*graph.
 // after the given time, but for idle streams. unread are flows that this release cannot read. Index:
 // state.
 func (s *Flows) Quiet(ctx context.Context, since time.Time, after *graph.Flow, limit int) (docs []*graph.Flow, unread []Unreadable, err error) {
+	span := Span{Limit: limit}
+	if after != nil {
+		span.At, span.ID = after.UpdatedAt, after.ID
+	}
 	return s.list(ctx, bson.D{d("status", graph.StatusRunning), d("updated_at", bson.D{d("$lte", since)}),
-		d("$nor", bson.A{bson.D{d("kind", graph.KindStream), d("running_at", absent)}})}, after, limit)
+		d("$nor", bson.A{bson.D{d("kind", graph.KindStream), d("running_at", absent)}})}, span)
 }

@@ -29,7 +29,7 @@ func (s *Types) List(ctx context.Context) (types []*model.TaskType, unread []Unr
 
 // readReadable reads a small collection, one by one, in the order of the ids.
 func readReadable[T any](ctx context.Context, s *core, coll *mongo.Collection, doing string, filter bson.D) (all []T, unread []Unreadable, err error) {
-	err = readEach(ctx, coll, doing, filter, options.Find().SetSort(fields("_id")), func(doc bson.Raw) bool {
+	err = readEach(ctx, coll, doing, filter, options.Find().SetSort(fields("_id")).SetHint("_id_"), func(doc bson.Raw) bool {
 		var x T
 		if err := codec.Decode(doc, &x); err != nil {
 			unread = append(unread, s.complain(coll, doc, err))

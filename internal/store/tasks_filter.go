@@ -24,6 +24,8 @@ type Filter struct {
 	AfterID  string    // paging: only ids greater than this one
 	// AfterGeneration makes paging go by life: later lives of AfterID come, too.
 	AfterGeneration int64
+	// Descending begins with the greatest ids and generations: after means less, then.
+	Descending bool
 }
 
 // Check says what is wrong with a filter that somebody wrote.
@@ -99,17 +101,30 @@ func (f Filter) rangeBy(id string) bson.D {
 		if f.Type != "" {
 			prefix += f.Type + "/"
 		}
-		q = append(q, d(id, bson.D{d("$gte", max(prefix, f.AfterID)), d("$lt", prefix[:len(prefix)-1]+"0")})) // '0' follows '/'
+		from, to := prefix, prefix[:len(prefix)-1]+"0" // '0' follows '/'
+		if !f.Descending {
+			from = max(from, f.AfterID)
+		}
+		q = append(q, d(id, bson.D{d("$gte", from), d("$lt", to)}))
+	}
+	after, here := "$gt", "$gte"
+	if f.Descending {
+		after, here = "$lt", "$lte"
 	}
 	switch {
 	case f.AfterGeneration != 0: // the first condition is the range of the index
-		q = append(q, d("$and", bson.A{bson.D{d(id, bson.D{d("$gte", f.AfterID)})}}), d("$or", bson.A{
-			bson.D{d(id, bson.D{d("$gt", f.AfterID)})}, bson.D{d("generation", bson.D{d("$gt", f.AfterGeneration)})},
+		q = append(q, d("$and", bson.A{bson.D{d(id, bson.D{d(here, f.AfterID)})}}), d("$or", bson.A{
+			bson.D{d(id, bson.D{d(after, f.AfterID)})}, bson.D{d("generation", bson.D{d(after, f.AfterGeneration)})},
 		}))
 	case f.AfterID != "":
-		q = append(q, d("$and", bson.A{bson.D{d(id, bson.D{d("$gt", f.AfterID)})}}))
+		q = append(q, d("$and", bson.A{bson.D{d(id, bson.D{d(after, f.AfterID)})}}))
 	}
 	return q
+}
+
+// indexed says whether the index on ids selects exactly what the filter does.
+func (f Filter) indexed() bool {
+	return (f.Type == "" || f.Tenant != "") && len(f.Statuses) == 0 && f.Category == "" && f.Creator == "" && f.WorkerID == "" && f.Before.IsZero() && f.After.IsZero()
 }
 
 func timeRange(from, to time.Time) bson.D {

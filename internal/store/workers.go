@@ -66,7 +66,7 @@ func (s *Workers) Remove(ctx context.Context, id string) error {
 }
 
 // List lists all workers that were heard of in the last day, by id. Those whose document
-// this release cannot read are left out, and the log says so.
+// this release cannot read are left out, and the log says so. Index: _id, of which it reads all.
 func (s *Workers) List(ctx context.Context) ([]Worker, error) {
 	all, _, err := readReadable[Worker](ctx, s.core, s.workers, "listing workers", bson.D{})
 	return all, err

@@ -57,7 +57,7 @@ func TestEveryListReadsABoundedPartOfAnIndex(t *testing.T) {
 			for _, path := range tried {
 				t.Log(path)
 				x.explain("find", func() { get(t, path) }).within(t, most(list.ID, path), most(list.ID, path))
-				if path == "stats?tenant=t5" || path == "streams" { // these count
+				if path == "stats?tenant=t5" { // it counts
 					x.explain("aggregate", func() { get(t, path) }).within(t, most(list.ID, path), most(list.ID, path))
 				}
 			}
@@ -101,7 +101,7 @@ func most(id, path string) int {
 	case id == "list-tasks":
 		return 2*10_000 + some
 	case id == "list-streams":
-		return 20_000 + page + some
+		return 5000 + page + some
 	case id == "get-stats":
 		return 10_000 + 5000 + some
 	case strings.HasPrefix(id, "list-runs"): // they look at the tasks of runs

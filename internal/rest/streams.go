@@ -48,7 +48,7 @@ type streamList struct {
 func (s *API) addStreams() {
 	read, change := rule{access.Viewer, everyTenant}, rule{access.Operator, everyTenant}
 	add(s, read, flowOperation("list-streams", http.MethodGet, "/streams", "List streams with their backlogs, sorted by id",
-		sparse+" It counts 20,000 waiting nodes, and ends with the stream that has the last of them: its init may be too low."), s.listStreams)
+		sparse+" It counts 5,000 waiting nodes, and ends with the stream that has the last of them: its init may be too low."), s.listStreams)
 	add(s, read, flowOperation("get-stream", http.MethodGet, streamAt, "Get a stream with its backlog", ""), func(ctx context.Context, in *struct{ StreamPath }) (*streamAnswer, error) {
 		doc, err := s.readFlow(ctx, in.named())
 		if err != nil {
@@ -94,7 +94,7 @@ func (s *API) addStreams() {
 }
 
 // mostWaiting is how many nodes that wait in streams a page counts.
-const mostWaiting = 20_000
+const mostWaiting = 5000
 
 func (s *API) listStreams(ctx context.Context, in *struct {
 	All bool `query:"all" doc:"also list idle streams"`

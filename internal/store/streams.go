@@ -334,11 +334,24 @@ func (s *Nodes) CountBefore(ctx context.Context, flowID string, no int64, withou
 // were. Index: link.
 func (s *Nodes) CountWaiting(ctx context.Context, flowIDs []string, most int64) (counts map[string]int64, last string, err error) {
 	const doing = "counting nodes to link"
-	stages := mongo.Pipeline{{d("$match", bson.D{d("flow_id", in(flowIDs)), d("no", bson.D{d("$gt", 0)})})}}
+	waiting := bson.D{d("flow_id", in(flowIDs)), d("no", bson.D{d("$gt", 0)})}
 	if most > 0 {
-		stages = append(stages, bson.D{d("$sort", fields("flow_id", "no"))}, bson.D{d("$limit", most)})
+		counts, left := map[string]int64{}, most
+		err := readEach(ctx, s.flowNodes, doing, waiting, options.Find().SetHint(indexLink).SetSort(fields("flow_id", "no")).SetLimit(most).
+			SetProjection(bson.D{d("_id", 0), d("flow_id", 1)}), func(doc bson.Raw) bool {
+			id, _ := doc.Lookup("flow_id").StringValueOK()
+			counts[id]++
+			if left--; left == 0 {
+				last = id
+			}
+			return true
+		})
+		return counts, last, err
 	}
-	cur, err := s.flowNodes.Aggregate(ctx, append(stages, bson.D{d("$group", bson.D{d("_id", "$flow_id"), d("n", bson.D{d("$sum", 1)})})}), options.Aggregate().SetHint(indexLink))
+	cur, err := s.flowNodes.Aggregate(ctx, mongo.Pipeline{
+		{d("$match", waiting)},
+		{d("$group", bson.D{d("_id", "$flow_id"), d("n", bson.D{d("$sum", 1)})})},
+	}, options.Aggregate().SetHint(indexLink))
 	if err != nil {
 		return nil, "", explain(err, doing)
 	}
@@ -352,13 +365,8 @@ func (s *Nodes) CountWaiting(ctx context.Context, flowIDs []string, most int64) 
 	counts = make(map[string]int64, len(counted))
 	for _, c := range counted {
 		counts[c.ID] = c.N
-		most -= c.N
-		last = max(last, c.ID)
 	}
-	if most != 0 {
-		last = ""
-	}
-	return counts, last, nil
+	return counts, "", nil
 }
 
 // Chain reads the records of the nodes of a stream that come after the given position, up to the last

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -159,6 +161,44 @@ func TestAStepThatFailsStartsAgain(t *testing.T) {
 	over := w.get(p.ID)
 	require.Equal(t, int64(2), over.RealRepet)
 	require.Equal(t, repeat.StatusFinish, over.Status)
+}
+
+func TestAStepThatPingsIsNotStartedAgainAlthoughItsTimeoutHasPassed(t *testing.T) {
+	t.Parallel()
+	const timeout = 2 * time.Second
+	w := newWorld(t)
+	var begun atomic.Int32
+	enough := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for range 2 { // either could take the step over
+		c, err := consumer.New(consumer.Config{Database: w.db})
+		require.NoError(t, err)
+		require.NoError(t, consumer.Handle(c, model.NewType[repeat.Args[string], string]("report"), func(context.Context, *consumer.Task[repeat.Args[string]]) (string, error) {
+			begun.Add(1)
+			<-enough
+			return "long", nil
+		}))
+		running.Go(func() { assert.NoError(t, c.Run(ctx)) })
+	}
+	running.Go(func() { assert.NoError(t, w.plans.Run(ctx)) })
+	p := w.publish(repeat.Spec{PlanID: "p", Station: "report", PlanType: repeat.None, Messages: []any{"x"}, PlanExecTimeout: timeout, Options: model.Options{PingInterval: timeout / 8}})
+	require.Eventually(t, func() bool {
+		var task struct {
+			States []struct {
+				Began   time.Time `bson:"claimed_at"`
+				Expires time.Time `bson:"ping_expire_time"`
+			} `bson:"worker_states"`
+		}
+		require.NoError(t, w.db.Collection("tasks").FindOne(ctx, bson.D{{Key: "_id", Value: model.TaskID("", "report", "p@1")}}).Decode(&task))
+		return len(task.States) > 0 && task.States[0].Expires.Sub(task.States[0].Began) > 2*timeout
+	}, time.Minute, 20*time.Millisecond, "pings extend the lease by more than the timeout")
+	close(enough)
+	require.Eventually(t, func() bool { return w.get(p.ID).Status == repeat.StatusFinish }, time.Minute, 20*time.Millisecond)
+	require.EqualValues(t, 1, begun.Load())
+	require.Equal(t, []string{"1.0 OK long"}, w.results(p.ID))
+	cancel()
+	running.Wait()
 }
 
 func TestAPlanErrorTakesThePlanOutOfTheQueueUntilItIsReset(t *testing.T) {

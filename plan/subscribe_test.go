@@ -3,6 +3,7 @@ package plan_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"testing"
 	"time"
@@ -95,4 +96,33 @@ func TestASubscriptionEndsWithItsContextAndNamesAMissingSeat(t *testing.T) {
 		require.NotNil(t, seat)
 	}
 	require.ErrorIs(t, onlyError(w.plans.Subscribe(t.Context(), plan.Topic{})), plan.ErrNoStream)
+}
+
+func TestASubscriptionHearsThatNobodyServesAStation(t *testing.T) {
+	w := newWorld(t)
+	events, ended := make(chan plan.Event, 1), make(chan error, 1)
+	go func() {
+		for e, err := range w.plans.Subscribe(t.Context(), plan.Topic{Title: "sales"}) {
+			if err != nil {
+				ended <- err
+			} else {
+				events <- e
+			}
+			return
+		}
+	}()
+	for n := 0; ; n++ { // it may not have begun yet
+		w.publish(every(fmt.Sprint("p", n), 1))
+		w.sweep(2 * time.Minute)
+		select {
+		case e := <-events:
+			require.Equal(t, repeat.StateNoWorker, e.Result.State)
+			require.Equal(t, e.Result.PlanID, e.Subtitle)
+			require.Equal(t, "no worker serves the station report", e.Result.ErrorInfo)
+			return
+		case err := <-ended:
+			require.NoError(t, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }

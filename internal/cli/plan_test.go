@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/model"
@@ -166,6 +167,22 @@ shop/later  RUNNING  step 1, 2030-04-01 00:30:00Z \(in .*\)$`, r.stdout)
 	require.Regexp(t, `^shop/later  CANCELLED .*withdrawn`, s.ok("plan", "cancel", "shop/later", "--remark", "withdrawn").stdout)
 	s.fails(ExitNotFound, []string{"no such plan: -/nobody"}, "plan", "show", "nobody")
 	s.fails(ExitNotFound, []string{"no such plan: -/nobody"}, "plan", "results", "nobody")
+}
+
+func TestAPlanThatNobodyServesSaysSo(t *testing.T) {
+	s := newSession(t)
+	s.ok("plan", "publish", "-f", s.file(twoPlans))
+	require.NotContains(t, s.ok("plan", "show", "now").stdout, "NO_WORKER")
+	// What an engine notes when the step has been due for long.
+	noted, err := database(t, s).Collection("plans").UpdateByID(t.Context(), "-/now", bson.D{{Key: "$set", Value: bson.D{
+		{Key: "last_state", Value: repeat.StateNoWorker}, {Key: "reason", Value: "no worker serves the station report"},
+	}}})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, noted.MatchedCount)
+	r := s.ok("plan", "show", "now")
+	require.Regexp(t, `(?m)^last state +NO_WORKER`, r.stdout)
+	require.Regexp(t, `(?m)^why +no worker serves the station report$`, r.stdout)
+	require.Regexp(t, `(?m)^now .* NO_WORKER .*no worker serves the station report`, s.ok("plan", "list").stdout)
 }
 
 func TestAPlanThatIsErrorIsReset(t *testing.T) {

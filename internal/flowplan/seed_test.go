@@ -3,8 +3,6 @@ package flowplan
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +63,7 @@ func TestSeed(t *testing.T) {
 			}
 			switch c.Name() {
 			case "elsewhere":
-				return findTest(c, c.Value("test"))
+				return c.FindTest()
 			case "flow", "stream":
 				require.NotEmpty(c.T, c.Values("lines"), "%s: name the lines of the seed", c.Pos())
 				s = &seeded{now: time.UnixMilli(1_000_000), tasks: map[string]*model.Task{}}
@@ -80,22 +78,6 @@ func TestSeed(t *testing.T) {
 	for _, line := range slices.Concat(setLines, streamLines) {
 		require.True(t, shown[line], "line %d of seed 002 has no scenario", line)
 	}
-}
-
-// findTest makes sure that a test exists.
-func findTest(c scenario.Command, name string) string {
-	room, fn, _ := strings.Cut(name, ".")
-	files, err := filepath.Glob(filepath.Join("../..", room, "*_test.go"))
-	require.NoError(c.T, err)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(c.T, err)
-		if strings.Contains(string(text), "func "+fn+"(t *testing.T)") {
-			return "found"
-		}
-	}
-	c.Unknown("test " + name)
-	return ""
 }
 
 // seeded is a flow and the tasks of its nodes.

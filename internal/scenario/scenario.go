@@ -9,6 +9,7 @@
 package scenario
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -109,4 +110,21 @@ func (c Command) Duration(s string) time.Duration {
 	d, err := time.ParseDuration(strings.TrimPrefix(s, "+"))
 	require.NoError(c.T, err, c.d.Pos)
 	return d
+}
+
+// FindTest makes sure that the test exists that the argument test names, as package.TestX, and returns
+// "found". It is for rules that another test shows.
+func (c Command) FindTest() string {
+	room, fn, _ := strings.Cut(c.Value("test"), ".")
+	files, err := filepath.Glob(filepath.Join("../..", room, "*_test.go"))
+	require.NoError(c.T, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(c.T, err)
+		if strings.Contains(string(text), "func "+fn+"(t *testing.T)") {
+			return "found"
+		}
+	}
+	c.Unknown("test " + c.Value("test"))
+	return ""
 }

@@ -68,6 +68,9 @@ func (c *clocks) times(p *repeat.Plan) (out []int64) {
 			startShown = start + change.offset
 		}
 	}
+	if p.PlanType == repeat.None || p.PlanType == repeat.Time {
+		return []int64{start}
+	}
 	var is func(shown int64) bool // is it a time of the plan on the clocks?
 	switch timeOfDay := startShown % 86400; p.PlanType {
 	case repeat.Day:
@@ -138,13 +141,19 @@ func live(t *testing.T, r *rand.Rand, p *repeat.Plan, times []int64, from int64)
 		gap = times[1] - times[0]
 	}
 	now, place, last := from, 0, int64(0) // the next is at place or behind it
+	finite := p.PlanRepet >= 0            // and then the plan has no times but these
+	byDate := p.PlanType == repeat.Week || p.PlanType == repeat.Month
 	for {
 		next, err := NextPlanTime(p, time.Unix(now, 0))
 		require.NoError(t, err)
+		if byDate && finite && p.Step == int64(p.PlanRepet) {
+			require.True(t, next.Over && next.Skipped == 0, says())
+			return ran, skipped
+		}
 		begin := place
 		for place < len(times) {
 			late := times[place] < now && !p.NoKeep
-			if p.PlanType == repeat.Week || p.PlanType == repeat.Month {
+			if byDate {
 				late = times[place] <= now || times[place] <= last
 			}
 			if !late {
@@ -153,16 +162,21 @@ func live(t *testing.T, r *rand.Rand, p *repeat.Plan, times []int64, from int64)
 			place++
 		}
 		if place == len(times) {
-			if p.PlanType != repeat.Week && p.PlanType != repeat.Month {
+			if !byDate {
 				require.EqualValues(t, begin, p.Step, "every time has run or was skipped")
 			}
-			return ran, skipped // beyond the ten years
+			if finite && !byDate {
+				require.True(t, next.Over && next.At.IsZero(), says())
+				require.EqualValues(t, place-begin, next.Skipped, says())
+				skipped += next.Skipped
+			}
+			return ran, skipped // of others the next time is beyond the list
 		}
 		if !next.At.Equal(time.Unix(times[place], 0)) { // reflection takes longer than the rule
 			require.Equal(t, time.Unix(times[place], 0).UTC(), next.At, says())
 		}
 		want := int64(place - begin)
-		if p.PlanType == repeat.Week || p.PlanType == repeat.Month {
+		if byDate {
 			want = 0
 		}
 		if next.Skipped != want || next.Step != p.Step+want+1 {
@@ -236,6 +250,64 @@ func TestTenYearsAreWhatTheClocksShow(t *testing.T) {
 			require.Equal(t, typ == repeat.Week || typ == repeat.Month, skipped == 0)
 		}
 	}
+}
+
+// Each interval of less than five minutes for some hours, in a time that has not come or has long passed.
+// Plans with an end have the steps that it allows: by dates those that ran, else also those skipped.
+func TestShortIntervalsAndPlansWithAnEndAreWhatTheClocksShow(t *testing.T) {
+	r := rand.New(rand.NewPCG(20261125, 1))
+	const zone = "America/New_York"
+	try := func(p repeat.Plan, hours int64, repet int) (ran int, skipped int64) {
+		from := p.Start.Unix()
+		times := clocksOf(t, zone, from, from+hours*3600).times(&p)
+		if p.PlanRepet = repet; repet > 0 && p.PlanType != repeat.Week && p.PlanType != repeat.Month {
+			require.Greater(t, len(times), repet)
+			times = times[:repet]
+		}
+		for _, p.NoKeep = range []bool{false, true} {
+			plan, begin := p, from
+			if r.IntN(4) == 0 && p.PlanType != repeat.None { // it is published late
+				begin = times[r.IntN(len(times))] + 1
+			}
+			runs, skips := live(t, r, &plan, times, begin)
+			if n := len(times); p.NoKeep {
+				require.Zero(t, skips)
+				require.True(t, runs == n || runs == repet && plan.PlanType != repeat.Time, "%s: %d of %d ran", p.PlanType, runs, n)
+			}
+			ran, skipped = ran+runs, skipped+skips
+		}
+		return ran, skipped
+	}
+	start := time.Date(2011, 3, 12, 23, 0, 0, 0, time.UTC) // clocks change in the night after
+	ran, skipped := map[repeat.Type]int{}, map[repeat.Type]int64{}
+	count := func(typ repeat.Type, value int, hours int64, repet int) {
+		p := repeat.Plan{PlanType: typ, PlanValue: value, Timezone: zone, Start: start.Add(time.Duration(r.IntN(3600)) * time.Second)}
+		runs, skips := try(p, hours, repet)
+		ran[typ], skipped[typ] = ran[typ]+runs, skipped[typ]+skips
+	}
+	for value := 1; value < 300; value++ {
+		count(repeat.Second, value, 1, -1)
+		count(repeat.Second, value, 1, 1+r.IntN(10))
+	}
+	for value := 1; value < 5; value++ {
+		count(repeat.Minute, value, 48, -1)
+	}
+	for range 50 {
+		count(repeat.None, 0, 1, 0)
+		count(repeat.Time, 0, 1, 0)
+		count(repeat.Minute, 1+r.IntN(300), 60, 1+r.IntN(10))
+		count(repeat.Hour, 1+r.IntN(5), 60, 1+r.IntN(10))
+	}
+	for range 3 {
+		count(repeat.Day, 1+r.IntN(3), 40*24, 1+r.IntN(10))
+		count(repeat.Week, r.IntN(7), 100*24, 1+r.IntN(10))
+		count(repeat.Month, 31-r.IntN(63), 400*24, 1+r.IntN(5))
+	}
+	for typ := range values {
+		require.Positive(t, ran[typ], typ)
+		require.Equal(t, typ == repeat.None || typ == repeat.Week || typ == repeat.Month, skipped[typ] == 0, typ)
+	}
+	require.Len(t, ran, 8)
 }
 
 // Every value of the types by the calendar at some times of the day, a year in each zone.

@@ -2,6 +2,7 @@ package stepplan
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +24,12 @@ var timeLines = []int{
 	237, 238, 239, 240, 241, 242, 243,
 }
 
+// lifeLines are those that contain a rule for what happens to a plan: the second 3.3, 3.4, 3.5, 4 and 5.
+var lifeLines = []int{
+	246, 248, 249, 250, 251, 253, 255, 257, 258, 259, 262, 263, 264, 266, 267, 269,
+	272, 274, 275, 276, 277, 278, 279, 281, 284, 285, 286, 291, 292, 296, 298, 300, 302, 304,
+}
+
 // TestSeed runs testdata/*.txt: the rules of seed 001, sentence by sentence. Each subtest is one rule, with
 // the line of the seed that states it. `go test ./internal/stepplan -run Seed -rewrite` writes the outputs
 // anew: read the diff. Times are those of the plan's zone; Monday 2026-11-23T13:00:00Z is the time of
@@ -32,6 +39,7 @@ var timeLines = []int{
 //	                   a plan is published; its first step, or what is wrong with it
 //	ends T             the last step ends at the time; the next one
 //	preview N [at=T]   the next N steps
+//	elsewhere lines=(248) test=plan.TestX    a test that needs a database or processes shows the rule
 func TestSeed(t *testing.T) {
 	shown := map[int]bool{}
 	scenario.Files(t, func() func(scenario.Command) string {
@@ -51,12 +59,14 @@ func TestSeed(t *testing.T) {
 				return s.next(c, timeOf(c, c.Word(0)))
 			case "preview":
 				return s.preview(c)
+			case "elsewhere":
+				return c.FindTest()
 			}
 			c.Unknown("command " + c.Name())
 			return ""
 		}
 	})
-	for _, line := range timeLines {
+	for _, line := range slices.Concat(timeLines, lifeLines) {
 		require.True(t, shown[line], "line %d of seed 001 has no scenario", line)
 	}
 }

@@ -83,3 +83,69 @@ func TestAFlowCallsItsReceiverSignedWhenANodeIsPENDINGAndWhenItIsFINISH(t *testi
 		require.Equal(t, "-/f", b.FlowID)
 	}
 }
+
+func TestAStreamCallsItsReceiverSignedWhenANodeIsPENDINGAndWhenItIsClosed(t *testing.T) {
+	const key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+	own := callback.Key{AccessKey: "ak", Secret: "hunter2"}
+	var mu sync.Mutex
+	got := map[string]bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		d, err := callback.Verify(r, own)
+		if err != nil {
+			rw.WriteHeader(callback.Status(err))
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		got[string(d.Body)] = true
+	}))
+	defer server.Close()
+	w := newWorld(t, func(c *flow.Config) { c.SecretKey = key })
+	c, err := consumer.New(consumer.Config{Database: w.db, Callbacks: &consumer.CallbackConfig{SecretKey: key}})
+	require.NoError(t, err)
+	w.run(c.Run)
+	calls := &model.Callback{
+		Success: &model.CallbackTarget{URL: server.URL}, Error: &model.CallbackTarget{URL: server.URL},
+		Security: &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []callback.Key{own}},
+	}
+	_, err = w.flows.SetCallback(t.Context(), "s", "g", &model.Callback{Error: &model.CallbackTarget{URL: "no address"}}, nil)
+	require.ErrorContains(t, err, "callback.error.url")
+	_, err = w.flows.Get(t.Context(), "s/g")
+	require.ErrorIs(t, err, flow.ErrNotFound, "nothing was written")
+	f, err := w.flows.SetCallback(t.Context(), "s", "g", calls, map[string]any{"line": 7})
+	require.NoError(t, err)
+	require.NotContains(t, f.Callback.Security.Keys[0].Secret, "hunter2", "it is sealed")
+
+	w.fails("s/g", "b", true)
+	b := link("b")
+	b.OnFailure = graph.Suspend
+	w.appends("s", "g", link("a"), b)
+	w.becomes("s/g", graph.StatusPending)
+	_, err = w.flows.Resolve(t.Context(), "s/g", "b", graph.NodeSuccess, "")
+	require.NoError(t, err)
+	w.appends("s", "g", link("c")) // a and b leave the document
+	w.eventually("c has ended", func() bool { return w.record("s/g/c").Status == graph.NodeSuccess })
+	_, err = w.flows.Cancel(t.Context(), "s/g", "enough")
+	require.NoError(t, err)
+	w.becomes("s/g", graph.StatusFinish)
+	want := map[string]bool{
+		`{"flow_id":"s/g","node":"b","error_info":"its task failed: it is broken","status":"PENDING","ext":{"line":7}}`: true,
+		`{"flow_id":"s/g","node":"c","error_info":"enough","status":"FINISH","ext":{"line":7}}`:                         true,
+	}
+	received := func() map[string]bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(got)
+	}
+	require.Eventually(t, func() bool { return maps.Equal(want, received()) }, time.Minute, 10*time.Millisecond, "%v", received())
+
+	_, err = w.flows.SetCallback(t.Context(), "s", "g", nil, nil)
+	require.NoError(t, err)
+	f, err = w.flows.Open(t.Context(), "s", "g")
+	require.NoError(t, err)
+	require.Nil(t, f.Callback)
+	_, err = w.flows.Cancel(t.Context(), "s/g", "once more")
+	require.NoError(t, err)
+	f = w.becomes("s/g", graph.StatusFinish)
+	require.Empty(t, f.Planned, "nobody is called")
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // ErrClosed is the error of an append to a closed stream (errors.Is).
@@ -86,6 +87,13 @@ func (f *Flows) Append(ctx context.Context, scene, group string, nodes ...graph.
 		ids = append(ids, n.Node)
 	}
 	return ids, nil
+}
+
+// ValidateAppend returns every mistake in nodes that are to be appended to a stream, joined, or nil. It
+// does no I/O.
+func ValidateAppend(scene, group string, nodes ...graph.NodeSpec) error {
+	_, err := flowspec.Append(scene, group, nodes, input.Random, clock.System().Now())
+	return err
 }
 
 // appendIn stores nodes in the caller's transaction. Their numbers are not part of it, so that
@@ -226,6 +234,40 @@ func (f *Flows) Flush(ctx context.Context) error {
 		return fmt.Errorf("waiting until nodes are linked: %w", err)
 	}
 	return nil
+}
+
+// SetCallback configures signed requests about a stream, and creates the stream if it does not exist.
+// Error is called when a node is PENDING, Success when the stream is closed and its last task has ended.
+// A stream to which no node was ever linked causes no call. ext is any JSON value that the requests
+// contain. With nil or an empty c there are no calls. SetCallback replaces the settings of earlier calls; what has
+// happened before causes no request.
+func (f *Flows) SetCallback(ctx context.Context, scene, group string, c *model.Callback, ext any) (*graph.Flow, error) {
+	const doing = "setting the callback of"
+	if c != nil && c.Success == nil && c.Error == nil && c.Security == nil {
+		c = nil
+	}
+	value, err := flowspec.Callback(c, ext)
+	if err := errors.Join(flowspec.CheckStream(scene, group), err); err != nil {
+		return nil, fmt.Errorf("%s a stream: %w", doing, err)
+	}
+	sealed, err := f.secrets.SealCallback("callback", c)
+	if err != nil {
+		return nil, fmt.Errorf("%s a stream: %w", doing, err)
+	}
+	if err := f.ready(ctx); err != nil {
+		return nil, fmt.Errorf("%s a stream: %w", doing, err)
+	}
+	a := &appending{scene: scene, group: group}
+	a.id, a.key = flowspec.StreamID(scene, group)
+	if _, err := f.store.Flows.Status(ctx, a.id); errors.Is(err, ErrNotFound) { // an append of no nodes creates it
+		refused, err := f.reserve(ctx, [][]*appending{{a}}, flowplan.AppendPatience)
+		if err = errors.Join(err, refused[0]); err != nil {
+			return nil, fmt.Errorf("%s the stream %s: %w", doing, a.id, err)
+		}
+	}
+	return f.change(ctx, doing, a.id, "", func(doc *graph.Flow, _ int, _ *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
+		return flowplan.SetCallback(doc, sealed, value, now)
+	})
 }
 
 // Open opens a closed stream: its waiting nodes continue, and it accepts appends again.

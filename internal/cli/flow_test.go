@@ -339,9 +339,17 @@ func TestAStreamIsAppendedToListedResolvedAndOpened(t *testing.T) {
 	require.Regexp(t, `(?m)^orders/4711 +RUNNING +0 +3 +a +\S`, s.ok("flow", "lines").stdout)
 	require.Regexp(t, `(?m)^orders/4711 +RUNNING +0 of 4 `, s.ok("flow", "list").stdout)
 
+	require.Contains(t, s.run("flow", "append", "orders", "4711", "--type", "exec", "--callback", `{"error": {"url": "nowhere"}}`).stderr, "callback.error.url")
+	require.Contains(t, s.run("flow", "open", "orders", "none", "--callback", `{"error": {"url": "http://127.0.0.1:1/"}}`).stderr, "no such flow")
+	s.ok("flow", "open", "orders", "4711", "--callback", `{"error": {"url": "http://127.0.0.1:1/"}}`, "--ext", "7")
+	require.Contains(t, s.run("flow", "append", "orders", "4711", "--type", "exec", "--ext", "7").stderr, "--ext works with --callback")
+
 	_, _, stop := s.worker("--flow")
 	s.eventually("the stream waits for a person", func() bool {
 		return strings.Contains(s.ok("flow", "lines").stdout, "b PENDING")
+	})
+	s.eventually("the receiver of the stream is called", func() bool {
+		return strings.Contains(s.ok("task", "list", "--type", "mscheduler.callback", "-o", "json").stdout, `"mscheduler.callback"`)
 	})
 	require.Contains(t, s.ok("flow", "explain", "orders/4711", "c").stdout, "Resolve b to let it go on.")
 	s.ok("flow", "resolve", "orders/4711", "b", "SUCCESS")

@@ -28,13 +28,66 @@ A file has one node per line, as JSON:
    "priority": 5, "options": {"timeout": "1m"}}
 
 The id is the node's key: a node of that id is stored once. It defaults to a generated id. If one
-line is invalid, nothing is appended. An append to a closed stream is refused (exit code 5).`
+line is invalid, nothing is appended. An append to a closed stream is refused (exit code 5).
+
+` + streamCallbackHelp
+
+const streamCallbackHelp = `--callback sets who is called about the stream, as JSON: error for each node that is PENDING, success
+when the stream is closed. It stays set. {} removes it:
+
+  {"error": {"url": "https://example.org/alarm"}, "success": {"url": "https://example.org/closed"},
+   "security": {"type": "aksk", "ak": "me", "sk": "..."}}`
+
+// callbackFlags say who is called about a stream.
+type callbackFlags struct{ callback, ext string }
+
+func (c *callbackFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.callback, "callback", "", "who is called about the stream, as JSON; @FILE reads it from a file; defaults to no change")
+	cmd.Flags().StringVar(&c.ext, "ext", "", "JSON value that these calls contain; @FILE reads it from a file")
+}
+
+// callbackOf is the callback that the flags say; nil = none was given.
+func (f *flowsCommand) callbackOf(c *callbackFlags) (*graph.Spec, error) {
+	if c.callback == "" {
+		if c.ext != "" {
+			return nil, usage("--ext works with --callback")
+		}
+		return nil, nil
+	}
+	text := []byte(`{"callback": `)
+	for i, one := range []struct{ flag, given string }{{"callback", c.callback}, {"ext", c.ext}} {
+		if one.given == "" {
+			continue
+		}
+		given, err := f.argument(one.flag, one.given)
+		if err != nil {
+			return nil, err
+		}
+		if !json.Valid(given) {
+			return nil, usage("--%s is not JSON: %s", one.flag, human.OneLine(string(given), 80))
+		}
+		if i > 0 {
+			text = append(text, `, "ext": `...)
+		}
+		text = append(text, given...)
+	}
+	doc, err := form.ReadJSON[form.Flow]("--callback", 1, append(text, '}'), "a stream")
+	if err != nil {
+		return nil, err
+	}
+	spec, err := doc.Form.Spec()
+	if err == nil {
+		_, err = flowspec.Callback(spec.Callback, spec.Ext)
+	}
+	return &spec, err
+}
 
 // perAppend is how many nodes of a file go into one append.
 const perAppend = 1000
 
 func (f *flowsCommand) append() *cobra.Command {
 	var n nodeFlags
+	var calls callbackFlags
 	cmd := &cobra.Command{
 		Use: "append SCENE GROUP", Short: "Append nodes to a stream", Long: flowAppendHelp, Args: wants("a scene and a group", cobra.ExactArgs(2)),
 		Example: "  mscheduler flow append orders 4711 --type invoice --args '{\"order\": 4711}'\n  mscheduler flow append orders 4711 -f nodes.jsonl",
@@ -54,7 +107,11 @@ func (f *flowsCommand) append() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.appendAll(cmd.Context(), args[0], args[1], nodes)
+			about, err := f.callbackOf(&calls)
+			if err != nil {
+				return err
+			}
+			return f.appendAll(cmd.Context(), args[0], args[1], about, nodes)
 		},
 	}
 	cmd.Flags().StringVar(&n.id, "id", "", "id and idempotency key of the node: at most one node per id; defaults to a generated one")
@@ -63,6 +120,7 @@ func (f *flowsCommand) append() *cobra.Command {
 	cmd.Flags().StringVar(&n.policy, "on-failure", "", "suspend (default), continue or end")
 	_ = cmd.RegisterFlagCompletionFunc("on-failure", fixed("suspend", "continue", "end"))
 	cmd.Flags().StringVarP(&n.file, "file", "f", "", "JSONL file with nodes; - for stdin")
+	calls.add(cmd)
 	return cmd
 }
 
@@ -136,10 +194,15 @@ func withoutNode(err error) error {
 	return err
 }
 
-func (f *flowsCommand) appendAll(ctx context.Context, scene, group string, nodes []graph.NodeSpec) error {
+func (f *flowsCommand) appendAll(ctx context.Context, scene, group string, about *graph.Spec, nodes []graph.NodeSpec) error {
 	c, err := f.connect(ctx)
 	if err != nil {
 		return err
+	}
+	if about != nil {
+		if _, err := c.flows.SetCallback(ctx, scene, group, about.Callback, about.Ext); err != nil {
+			return err
+		}
 	}
 	ids := []string{}
 	for some := range slices.Chunk(nodes, perAppend) {
@@ -174,13 +237,27 @@ func (f *flowsCommand) appendAll(ctx context.Context, scene, group string, nodes
 }
 
 func (f *flowsCommand) open() *cobra.Command {
-	return &cobra.Command{
+	var calls callbackFlags
+	cmd := &cobra.Command{
 		Use: "open SCENE GROUP", Short: "Open a stream that was closed", Args: wants("a scene and a group", cobra.ExactArgs(2)),
-		Long: "Open a stream that the failure of a node, or a cancel, has closed. The nodes that wait continue, and\nappends are accepted again. Opening an open stream changes nothing.",
+		Long: "Open a stream that the failure of a node, or a cancel, has closed. The nodes that wait continue, and\nappends are accepted again. An open stream stays open.\n\n" + streamCallbackHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			about, err := f.callbackOf(&calls)
+			if err != nil {
+				return err
+			}
 			c, err := f.connectReady(cmd.Context())
 			if err != nil {
 				return err
+			}
+			if about != nil {
+				id, _ := flowspec.StreamID(args[0], args[1])
+				if _, err := c.flows.Get(cmd.Context(), id); err != nil { // opening does not make a stream
+					return err
+				}
+				if _, err := c.flows.SetCallback(cmd.Context(), args[0], args[1], about.Callback, about.Ext); err != nil {
+					return err
+				}
 			}
 			doc, err := c.flows.Open(cmd.Context(), args[0], args[1])
 			if err != nil {
@@ -189,6 +266,8 @@ func (f *flowsCommand) open() *cobra.Command {
 			return f.printFlow(cmd.Context(), c, doc)
 		},
 	}
+	calls.add(cmd)
+	return cmd
 }
 
 const flowLinesHelp = `List streams that have something to do, or that are closed, by their names.

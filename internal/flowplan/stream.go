@@ -6,7 +6,11 @@ import (
 	"strconv"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Bounds of the window of a stream.
@@ -206,6 +210,16 @@ func Open(f *graph.Flow, now time.Time) (*graph.Flow, error) {
 		s.dirty[i] = true
 	}
 	return s.finish()
+}
+
+// SetCallback decides who is called about a stream; nil = nobody.
+func SetCallback(f *graph.Flow, c *model.Callback, ext bson.RawValue, now time.Time) (*graph.Flow, error) {
+	if f.Kind != graph.KindStream {
+		return nil, &RefusedError{f.ID, "", "it is no stream"}
+	}
+	s := *f
+	s.Callback, s.Ext, s.Rev, s.UpdatedAt = c, ext, f.Rev+1, clock.Millis(now)
+	return &s, nil
 }
 
 // explainWait says why a node of a stream waits.

@@ -32,12 +32,12 @@ func (s *step) tell(before graph.Status) {
 	if s.Parent != nil && s.Status == graph.StatusPending && before != graph.StatusPending {
 		s.Planned = append(s.Planned, graph.Planned{ID: id + planHalt, Node: last, Do: DoOver, Life: s.States[last].Life})
 	}
-	if (c.Success != nil || s.Parent != nil) && s.Status == graph.StatusFinish && before != graph.StatusFinish {
+	if (c.Success != nil || s.Parent != nil) && s.Status == graph.StatusFinish && before != graph.StatusFinish && last >= 0 {
 		why := s.Reason
 		if why == "" && s.States[last].Status == graph.NodeError {
 			why = s.States[last].Reason
 		}
-		s.Planned = append(s.Planned, graph.Planned{ID: id + planOver, Node: last, Do: DoOver, Life: s.States[last].Life, Tell: why})
+		s.Planned = append(s.Planned, graph.Planned{ID: id + planOver, Node: s.Trimmed + last, Do: DoOver, Life: s.States[last].Life, Tell: why})
 	}
 }
 

@@ -138,16 +138,23 @@ func (b *builder) head() *graph.Flow {
 	var err error
 	b.flowArgs, err = codec.EncodeValue("args", s.Args, input.MaxArgsBytes)
 	b.add(err)
-	f.Ext, err = codec.EncodeValue("ext", s.Ext, maxValueBytes)
+	f.Callback = s.Callback
+	f.Ext, err = Callback(s.Callback, s.Ext)
 	b.add(err)
-	if c := s.Callback; c != nil {
-		f.Callback = c
-		b.add(input.Callback(c))
-		if c.OnPending {
-			b.bad("callback.on_pending", "is for tasks; that of a flow calls error for every node that waits for a person")
-		}
-	}
 	return f
+}
+
+// Callback checks the callback of a flow or a stream, and encodes its ext.
+func Callback(c *model.Callback, ext any) (bson.RawValue, error) {
+	value, err := codec.EncodeValue("ext", ext, maxValueBytes)
+	if c == nil {
+		return value, err
+	}
+	err = errors.Join(err, input.Callback(c))
+	if c.OnPending {
+		err = errors.Join(err, input.Invalid("callback.on_pending", "is for tasks; that of a flow calls error for every node that waits for a person"))
+	}
+	return value, err
 }
 
 func tenantOf(s *graph.Spec) string {

@@ -29,6 +29,7 @@ var examples = map[string]string{
 	"FlowInput":        `{"key": "order-17", "nodes": [{"id": "pay", "type": "payment"}, {"id": "ship", "type": "shipping", "after": ["pay"]}]}`,
 	"AnsweringInput":   `{"values": {"approved": true}, "remark": "looks good"}`,
 	"ResolvingInput":   `{"status": "SUCCESS", "remark": "done by hand"}`,
+	"CalledInput":      `{"callback": {"error": {"url": "https://example.org/alarm"}}, "ext": {"line": 7}}`,
 	"AppendingInput":   `{"nodes": [{"type": "mail", "args": {"to": "ann"}}]}`,
 	"FetchingInput":    `{"worker_id": "w1", "types": ["mail"], "max": 10, "wait": "2s"}`,
 	"PingsInput":       `{"handles": ["` + handleExample + `"]}`,

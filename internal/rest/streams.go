@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/form"
@@ -26,6 +27,13 @@ const streamAt = "/streams/{scene}/{group}"
 // appending is the body of an append.
 type appending struct {
 	Nodes []form.FlowNode `json:"nodes,omitzero" doc:"1 to 1,000 nodes, each with a task; they run one at a time, in their order"`
+	called
+}
+
+// called says who is called about a stream.
+type called struct {
+	Callback *form.Callback `json:"callback,omitzero" doc:"signed requests: error for each PENDING node, success when the stream is closed; empty = none; absent = unchanged"`
+	Ext      form.Value     `json:"ext,omitzero" doc:"any JSON value that the requests contain; given with callback"`
 }
 
 // NodeKeys is the header of appends.
@@ -88,7 +96,18 @@ func (s *API) addStreams() {
 	}) (*flowAnswer, error) {
 		return s.cancelFlow(ctx, in.named(), in.Body)
 	})
-	add(s, change, flowOperation("open-stream", http.MethodPost, streamAt+"/open", "Open a stream that the failure of a node, or a cancel, has closed", "The nodes that wait continue. An open stream does not change."), func(ctx context.Context, in *struct{ StreamPath }) (*flowAnswer, error) {
+	add(s, change, flowOperation("open-stream", http.MethodPost, streamAt+"/open", "Open a stream that the failure of a node, or a cancel, has closed", "The nodes that wait continue. An open stream does not change, but for its callback."), func(ctx context.Context, in *struct {
+		StreamPath
+		Body *body[called]
+	}) (*flowAnswer, error) {
+		if in.Body != nil {
+			if _, err := s.readFlow(ctx, in.named()); err != nil { // opening does not make a stream
+				return nil, err
+			}
+			if err := s.setCallback(ctx, &in.StreamPath, in.Body.form); err != nil {
+				return nil, inAppend(err)
+			}
+		}
 		return s.onFlow(ctx, in.named(), func(string) (*graph.Flow, error) { return s.flows.Open(ctx, in.Scene, in.Group) })
 	})
 }
@@ -148,14 +167,40 @@ func (s *API) appendNodes(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, input.Under("body", err)
 	}
-	ids, err := s.flows.Append(ctx, in.Scene, in.Group, spec.Nodes...)
+	if err = flow.ValidateAppend(in.Scene, in.Group, spec.Nodes...); err == nil {
+		err = s.setCallback(ctx, &in.StreamPath, &in.Body.form.called)
+	}
+	var ids []string
+	if err == nil {
+		ids, err = s.flows.Append(ctx, in.Scene, in.Group, spec.Nodes...)
+	}
 	if err != nil {
-		return nil, input.Renamed(err, func(field string) string {
-			if field == "scene" || field == "group" {
-				return "path." + field
-			}
-			return "body." + field
-		})
+		return nil, inAppend(err)
 	}
 	return &appendAnswer{view.Appended{Stream: in.named().id, Nodes: ids}}, nil
+}
+
+// inAppend names the fields of a request about a stream.
+func inAppend(err error) error {
+	return input.Renamed(err, func(field string) string {
+		if field == "scene" || field == "group" {
+			return "path." + field
+		}
+		return "body." + field
+	})
+}
+
+// setCallback sets who is called about a stream, if the request says that.
+func (s *API) setCallback(ctx context.Context, in *StreamPath, c *called) error {
+	if c.Callback == nil {
+		if c.Ext != nil {
+			return input.Invalid("ext", "is given without callback")
+		}
+		return nil
+	}
+	spec, err := (&form.Flow{Callback: c.Callback, Ext: c.Ext}).Spec()
+	if err == nil {
+		_, err = s.flows.SetCallback(ctx, in.Scene, in.Group, spec.Callback, spec.Ext)
+	}
+	return err
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/flow"
 )
 
 const streamsAt = "/api/v1/streams"
@@ -116,4 +118,32 @@ func TestStreamsAreListedPageByPage(t *testing.T) {
 	}
 	require.Equal(t, busy, paged)
 	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", streamsAt+"?page_token=x", ""), "page_token")
+}
+
+func TestARequestSetsWhoIsCalledAboutAStream(t *testing.T) {
+	w := newWorld(t)
+	const stream = streamsAt + "/s/g"
+	const calls = `"callback": {"error": {"url": "http://127.0.0.1:1/alarm"}}`
+	errs := w.fails(http.StatusUnprocessableEntity, "POST", stream+"/nodes", `{"nodes": [{"type": ""}], `+calls+`}`)
+	require.Contains(t, errs, "body.nodes[0].type")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", stream+"/nodes", `{"nodes": [{"type": "t"}], "callback": {"error": {"url": "nowhere"}}}`), "body.callback.error.url")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", stream+"/nodes", `{"nodes": [{"type": "t"}], "ext": 1}`), "body.ext")
+	w.fails(http.StatusNotFound, "POST", stream+"/open", `{`+calls+`}`) // nothing has made the stream
+
+	flows, err := flow.New(flow.Config{Database: w.db})
+	require.NoError(t, err)
+	callback := func() any {
+		doc, err := flows.Get(t.Context(), "s/g")
+		require.NoError(t, err)
+		if doc.Callback == nil {
+			return nil
+		}
+		return doc.Callback.Error.URL + " " + doc.Ext.String()
+	}
+	w.ok("POST", stream+"/nodes", `{"nodes": [{"type": "t"}], `+calls+`, "ext": {"line": 7}}`)
+	require.Equal(t, `http://127.0.0.1:1/alarm {"line": {"$numberLong":"7"}}`, callback())
+	w.ok("POST", stream+"/nodes", `{"nodes": [{"type": "t"}]}`)
+	require.NotNil(t, callback())
+	w.ok("POST", stream+"/open", `{"callback": {}}`)
+	require.Nil(t, callback())
 }

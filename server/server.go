@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/rest"
@@ -44,6 +45,9 @@ type Config struct {
 	Issuer *Issuer
 	// Version of the program, for the description of the API.
 	Version string
+	// TracerProvider records spans of requests and of what they send, see docs/traces.md. With or without
+	// it, what a request sends stores the trace of its header traceparent. Defaults to none.
+	TracerProvider trace.TracerProvider
 	// Logger of failures whose reason the API does not tell; defaults to none.
 	Logger zerolog.Logger
 }

@@ -159,7 +159,7 @@ func (a *app) dial(t target) (*connection, error) {
 	if c.store, err = store.Open(store.Config{Database: c.db, Prefix: t.prefix, Logger: log}); err != nil {
 		return nil, err
 	}
-	if c.producer, err = producer.New(producer.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log}); err != nil {
+	if c.producer, err = producer.New(producer.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, TracerProvider: a.traces, Logger: log}); err != nil {
 		return nil, err
 	}
 	a.onClose(func(ctx context.Context) { _ = c.producer.Close(ctx) })

@@ -30,6 +30,7 @@ type session struct {
 	terminal bool
 	secret   string      // MSCHEDULER_SECRET_KEY
 	env      Environment // beside these
+	environ  []string    // of the process, beside its usual one
 	hangups  func() (<-chan os.Signal, func())
 }
 
@@ -79,7 +80,7 @@ func (s *session) process(args []string, out, errs *lockedBuffer) Process {
 		Hangups: s.hangups,
 		Args:    args, Stdin: strings.NewReader(s.stdin), Stdout: out, Stderr: errs, StdinTerminal: s.terminal,
 		Env: env, Dir: s.dir,
-		Environ: []string{"PATH=/usr/bin:/bin", "MSCHEDULER_MONGODB_URI=secret"},
+		Environ: append([]string{"PATH=/usr/bin:/bin", "MSCHEDULER_MONGODB_URI=secret"}, s.environ...),
 	}
 }
 

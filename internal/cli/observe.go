@@ -35,10 +35,15 @@ func (a *app) observed(ctx context.Context, o *observeFlags) (conn *connection, 
 		commands = new(metrics.Commands)
 		a.monitor = commands.Monitor()
 	}
-	if conn, err = a.connect(ctx); err != nil {
+	flush, err := a.exportTraces(ctx)
+	if err != nil {
 		return nil, nil, err
 	}
-	stops := []func(){a.followFile()}
+	if conn, err = a.connect(ctx); err != nil {
+		flush()
+		return nil, nil, err
+	}
+	stops := []func(){a.followFile(), flush}
 	stop = func() {
 		for _, s := range stops {
 			s()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/event"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
@@ -25,6 +26,7 @@ type app struct {
 	closers []func(context.Context)
 	saidDev bool
 	monitor *event.CommandMonitor // of the connection's commands; nil = none
+	traces  trace.TracerProvider  // nil = spans are not recorded
 
 	auditing *auditing // nil = the command changes nothing
 

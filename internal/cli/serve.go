@@ -29,7 +29,8 @@ and everybody on this machine may do everything. /livez, /readyz and the page to
 --oidc-issuer accepts tokens of an identity provider, too, and maps their claims to roles and
 tenants. Then every request needs a token from the start.
 
---metrics-bind shows metrics at an address of their own.
+--metrics-bind shows metrics at an address of their own. OTEL_EXPORTER_OTLP_ENDPOINT names the
+collector of traces (docs/traces.md).
 
 Asynchronous HTTP targets of periodic rules complete their runs at /api/v1/callbacks/{token}.
 --completion-url is the address that they call. It is required where --bind is every address of
@@ -129,7 +130,7 @@ func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg co
 		return err
 	}
 	api, err := server.New(server.Config{
-		Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, NoTokens: open, NoAPI: f.noAPI, NoCallbacks: f.noCallbacks, Issuer: f.issuer, Version: version(), Logger: cfg.Logger,
+		Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, NoTokens: open, NoAPI: f.noAPI, NoCallbacks: f.noCallbacks, Issuer: f.issuer, Version: version(), TracerProvider: a.traces, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return err

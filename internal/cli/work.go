@@ -48,6 +48,8 @@ The first Ctrl-C (or SIGTERM) stops gracefully. The worker claims nothing new, h
 --shutdown-timeout, and unfinished tasks go back at once. A second signal, at least half a
 second later, ends the process; other workers take its tasks over when their leases lapse.
 
+OTEL_EXPORTER_OTLP_ENDPOINT names the collector of traces (docs/traces.md).
+
 The worker waits for a database that goes away later. A database that does not answer at the
 start is an error.
 
@@ -166,7 +168,7 @@ func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 
 // runWorker works until ctx ends, then stops gracefully. What runs beside the worker ends with it.
 func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg consumer.Config, beside ...func(context.Context) error) error {
-	cfg.Database, cfg.Prefix = conn.db, conn.prefix
+	cfg.Database, cfg.Prefix, cfg.TracerProvider = conn.db, conn.prefix, a.traces
 	if w.events {
 		events := newEventWriter(a.Stdout)
 		defer events.close()

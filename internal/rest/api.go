@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/flow"
@@ -23,6 +24,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/probe"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tracing"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/producer"
@@ -52,6 +54,8 @@ type Config struct {
 	Issuer *access.Issuer
 	// Version of the program, for the description of the API.
 	Version string
+	// TracerProvider records spans; nil = none are recorded.
+	TracerProvider trace.TracerProvider
 	// Logger defaults to none.
 	Logger zerolog.Logger
 }
@@ -59,6 +63,7 @@ type Config struct {
 // API is the REST API as an [http.Handler]. It is safe for concurrent use.
 type API struct {
 	config      Config
+	tracer      tracing.Tracer
 	store       *store.Store
 	producer    *producer.Producer
 	admin       *admin.Admin
@@ -98,7 +103,7 @@ func New(c Config) (*API, error) {
 			return nil, input.Invalid("no_tokens", "excludes an issuer: with one, each request needs a token")
 		}
 	}
-	p, err := producer.New(producer.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, Logger: c.Logger})
+	p, err := producer.New(producer.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, TracerProvider: c.TracerProvider, Logger: c.Logger})
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +127,7 @@ func New(c Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), room: command.Of(p), flows: flows, guard: access.New(access.Config{Store: st, Issuer: c.Issuer, Log: c.Logger}), audit: audit.New(audit.Config{Store: st, Log: c.Logger}), mux: &routes{}, crossOrigin: http.NewCrossOriginProtection()}
+	s := &API{config: c, tracer: tracing.New(c.TracerProvider), store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), room: command.Of(p), flows: flows, guard: access.New(access.Config{Store: st, Issuer: c.Issuer, Log: c.Logger}), audit: audit.New(audit.Config{Store: st, Log: c.Logger}), mux: &routes{}, crossOrigin: http.NewCrossOriginProtection()}
 	s.jobs, s.census = bulk.New(p, s.admin, st), census.New(st)
 	s.hub = hub{source: s.events, log: c.Logger, listeners: map[*listener]bool{}}
 	s.pollEvery = pollEvery

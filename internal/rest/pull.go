@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/view"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/pull"
 )
 
@@ -47,6 +49,8 @@ type fetched struct {
 	PingIntervalMS int64           `json:"ping_interval_ms" doc:"how often to ping"`
 	Deadline       string          `json:"deadline,omitempty" format:"date-time" doc:"when the execution times out, even if it is pinged"`
 	Token          string          `json:"token" doc:"fencing token for other systems: a later execution of the task has a greater one"`
+	Traceparent    string          `json:"traceparent,omitempty" doc:"the span that sent the task, as the W3C's header"`
+	Tracestate     string          `json:"tracestate,omitempty" doc:"belongs to traceparent"`
 }
 
 type fetchAnswer struct {
@@ -166,10 +170,12 @@ func (s *API) fetch(ctx context.Context, in *struct{ Body body[fetching] }) (*fe
 	out := &fetchAnswer{}
 	out.Body.Tasks = []fetched{}
 	for _, t := range tasks {
+		from := cmp.Or(t.Task.Trace, new(model.Trace))
 		out.Body.Tasks = append(out.Body.Tasks, fetched{
 			Handle: t.Handle, ID: t.Task.ID, Type: t.Task.Type, Key: t.Task.Key, Tenant: t.Task.Tenant, Attempt: t.Task.Attempt,
 			Args: t.Args, Checkpoint: t.Checkpoint, Until: view.Time(t.Until), PingIntervalMS: t.PingInterval.Milliseconds(),
 			Deadline: view.Time(t.Deadline), Token: t.Token.String(),
+			Traceparent: from.Parent, Tracestate: from.State,
 		})
 	}
 	return out, nil

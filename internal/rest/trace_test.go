@@ -1,0 +1,51 @@
+package rest_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/mscheduler/mscheduler/internal/rest"
+)
+
+const (
+	callersTrace  = "0af7651916cd43dd8448eb211c80319c"
+	callersSpan   = "b7ad6b7169203331"
+	callersParent = "00-" + callersTrace + "-" + callersSpan + "-01"
+)
+
+func TestATaskThatIsSentOverHTTPBelongsToTheCallersTrace(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	w := newWorld(t, func(c *rest.Config) { c.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)) })
+	w.header = http.Header{"Traceparent": {callersParent}, "Tracestate": {"shop=1"}}
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k"}`)
+	require.Len(t, spans.GetSpans(), 2)
+	send, request := spans.GetSpans()[0], spans.GetSpans()[1]
+	require.Equal(t, "send mail", send.Name)
+	require.Equal(t, "POST /api/v1/tasks", request.Name)
+	require.Equal(t, callersSpan, request.Parent.SpanID().String())
+	require.Equal(t, callersTrace, request.SpanContext.TraceID().String())
+	require.Equal(t, request.SpanContext.SpanID(), send.Parent.SpanID())
+
+	stored := "00-" + callersTrace + "-" + send.SpanContext.SpanID().String() + "-01"
+	task := w.ok("GET", "/api/v1/tasks/-/mail/k", "")
+	require.Equal(t, stored, at(task, "trace.traceparent"))
+	require.Equal(t, "shop=1", at(task, "trace.tracestate"))
+	fetched := w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["mail"]}`)
+	require.Equal(t, stored, at(fetched, "tasks.0.traceparent"))
+	require.Equal(t, "shop=1", at(fetched, "tasks.0.tracestate"))
+}
+
+func TestATraceOfARequestIsHandedOnWithoutAProvider(t *testing.T) {
+	w := newWorld(t)
+	w.header = http.Header{"Traceparent": {callersParent}}
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k"}`)
+	require.Equal(t, callersParent, at(w.ok("GET", "/api/v1/tasks/-/mail/k", ""), "trace.traceparent"))
+
+	w.header = http.Header{"Traceparent": {"00-" + callersTrace + "-x-01"}}
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "malformed"}`)
+	require.Nil(t, at(w.ok("GET", "/api/v1/tasks/-/mail/malformed", ""), "trace"))
+}

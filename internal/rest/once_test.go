@@ -21,6 +21,7 @@ func TestARepetitionGetsTheFirstAnswer(t *testing.T) {
 		"/api/v1/tasks/batch": `{"tasks": [{"type": "mail"}, {"type": "sms"}]}`,
 		"/api/v1/plans":       `{"station": "report", "plan_type": "none", "messages": [1]}`,
 		"/api/v1/flows":       `{"nodes": [{"id": "a", "type": "mail"}]}`,
+		"/api/v1/periodics":   `{"name": "nightly", "cron": "@daily", "type": "mail", "enabled": true}`,
 	} {
 		first := w.do("POST", path, body)
 		require.Less(t, first.status, 300, "%s: %s", path, first.text)
@@ -75,6 +76,25 @@ func TestWhatAnAnswerWasNotStoredOfIsDoneOnce(t *testing.T) {
 	require.Equal(t, first["generation"], again["generation"])
 	require.EqualValues(t, 1, w.ok("GET", "/api/v1/tasks/count", "")["count"])
 	require.Equal(t, again, w.ok("POST", "/api/v1/tasks", `{"type": "mail"}`))
+}
+
+// The process died before it enabled the rule, or before it stored its answer: the rule is there.
+func TestARuleWhoseAnswerWasNotStoredIsCreatedOnceAndEnabled(t *testing.T) {
+	const body = `{"name": "nightly", "cron": "@daily", "type": "mail"`
+	for what, left := range map[string]string{"created": body + `}`, "enabled": body + `, "enabled": true}`} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			w.ok("POST", "/api/v1/periodics", left)
+			w.fails(http.StatusConflict, "POST", "/api/v1/periodics", body+`, "enabled": true}`)
+			w.as("Idempotency-Key", "other").fails(http.StatusConflict, "POST", "/api/v1/periodics", `{"name": "nightly", "cron": "@hourly", "type": "mail"}`)
+			w = w.as("Idempotency-Key", "request-1")
+			again := w.do("POST", "/api/v1/periodics", body+`, "enabled": true}`)
+			require.Equal(t, http.StatusCreated, again.status, again.text)
+			require.Equal(t, "online", again.body["status"])
+			require.Equal(t, again.text, w.do("POST", "/api/v1/periodics", body+`, "enabled": true}`).text)
+			require.Len(t, w.ok("GET", "/api/v1/periodics", "")["rules"], 1)
+		})
+	}
 }
 
 func TestAnswersAreKeptForADay(t *testing.T) {

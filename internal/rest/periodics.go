@@ -72,7 +72,7 @@ func (s *API) addPeriodics() {
 	add(s, rule{access.Viewer, tenantOfFilter}, periodicOp("list-periodics", http.MethodGet, "/periodics", "List periodic rules, sorted by tenant and name",
 		"Rules that this release cannot read are named apart."), s.listRules)
 	create := periodicOp("create-periodic", http.MethodPost, "/periodics", "Create a periodic rule",
-		"The rule fires if enabled is true. If the tenant has a rule with that name, the answer is 409: a request that is repeated creates no second rule.")
+		"The rule fires if enabled is true. If the tenant has a rule with that name, the answer is 409. A repetition with the same Idempotency-Key gets the rule, if it is as the request says; one with secrets cannot be compared.")
 	create.DefaultStatus = http.StatusCreated
 	add(s, rule{access.Operator, tenantOfBody}, create, s.createRule)
 	add(s, rule{access.Viewer, tenantOfPath}, periodicOp("get-periodic", http.MethodGet, ruleAt, "Get a periodic rule", ""), func(ctx context.Context, in *struct{ RulePath }) (*ruleAnswer, error) {
@@ -143,7 +143,10 @@ func (s *API) listRules(ctx context.Context, in *struct {
 	return out, nil
 }
 
-func (s *API) createRule(ctx context.Context, in *struct{ Body body[form.Rule] }) (*ruleAnswer, error) {
+func (s *API) createRule(ctx context.Context, in *struct {
+	Idempotent
+	Body body[form.Rule]
+}) (*ruleAnswer, error) {
 	f := in.Body.form
 	tenant, err := tenantIn(ctx, "body.tenant", f.Tenant)
 	if err != nil {
@@ -154,11 +157,35 @@ func (s *API) createRule(ctx context.Context, in *struct{ Body body[form.Rule] }
 	if err != nil {
 		return nil, err
 	}
-	out, err := answerRule(edit.Write(ctx, s.rules))
+	made, err := edit.Write(ctx, s.rules)
+	if errors.Is(err, periodic.ErrExists) && in.RequestKey != "" {
+		made, err = s.createdBefore(ctx, f, err)
+	}
+	out, err := answerRule(made, err)
 	if err == nil {
 		out.Status = http.StatusCreated
 	}
 	return out, err
+}
+
+// createdBefore is the rule of a request that is repeated although its answer was not stored: the one that
+// is as the request says. exists is the error for any other. The process may have died before it
+// enabled the rule.
+func (s *API) createdBefore(ctx context.Context, f *form.Rule, exists error) (*schedule.Rule, error) {
+	stored, err := s.rules.Named(ctx, f.Tenant, f.Name)
+	if err != nil {
+		return nil, err
+	}
+	edit, err := s.edit(ctx, f, stored)
+	switch {
+	case err != nil:
+		return nil, err
+	case edit.Edits():
+		return nil, exists
+	case stored.Status != schedule.StatusNew:
+		return stored, nil
+	}
+	return edit.Write(ctx, s.rules)
 }
 
 // edit is what a written rule does to the stored one, nil for none.

@@ -11,10 +11,10 @@ import (
 // Status of a [Flow] (seed 002).
 type Status string
 
-// The statuses of flows. FINISH means only that the flow is over; each node has its own end. An idle
+// The statuses of flows. There is no INIT: a flow is RUNNING from the write that stores it on, and a
+// stream from its first append on. FINISH means only that the flow is over; each node has its own end. An idle
 // stream is RUNNING, and a closed stream is FINISH.
 const (
-	StatusInit    Status = "INIT"
 	StatusRunning Status = "RUNNING"
 	StatusPending Status = "PENDING" // nothing runs, and the last node is PENDING
 	StatusFinish  Status = "FINISH"

@@ -45,6 +45,7 @@ func TestAFlowIsStartedShownResolvedAndRetried(t *testing.T) {
 	require.Contains(t, r.stderr, `unknown type "exec"`)
 	require.Contains(t, r.stderr, "no flow engine is running")
 	require.Contains(t, s.ok("flow", "start", path).stderr, "the key of order-7 already exists; nothing changed")
+	require.Contains(t, s.ok("flow", "validate", path).stderr, `unknown type "exec": no definition and no live worker`)
 	r = s.ok("flow", "show", "order-7")
 	require.Regexp(t, `(?m)^NODE +TYPE +STATUS +SINCE +AFTER +WHY
 pay +exec +READY +\S.* +- +-
@@ -57,6 +58,7 @@ done +exec +WAIT +\S.* +stock, mail +-$`, r.stdout)
 	s.eventually("the flow waits for a person", func() bool {
 		return strings.Contains(s.ok("flow", "list", "--status", "pending").stdout, "order-7")
 	})
+	require.Empty(t, s.ok("flow", "validate", path).stderr, "a worker runs exec")
 	r = s.ok("flow", "list")
 	require.Regexp(t, `(?m)^order-7 +PENDING +2 of 4 +2 `, r.stdout)
 	r = s.ok("flow", "show", "order-7")

@@ -24,7 +24,7 @@ One page is printed. If more flows follow, the command prints the value of --aft
 page; with -o json it is the field "next". A flow that changes meanwhile moves to the first page.`
 
 // flowStatuses are the values of --status.
-var flowStatuses = []graph.Status{graph.StatusInit, graph.StatusRunning, graph.StatusPending, graph.StatusFinish}
+var flowStatuses = []graph.Status{graph.StatusRunning, graph.StatusPending, graph.StatusFinish}
 
 func (f *flowsCommand) list() *cobra.Command {
 	var status, tenant, after string

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -66,8 +67,8 @@ nodes: [pay]} or {strategy: custom, custom: NAME, context: ...}.`
 func (f *flowsCommand) validate() *cobra.Command {
 	return &cobra.Command{
 		Use: "validate FILE", Short: "Check a file of flows", Args: one("a file, or - for stdin"),
-		Long: "Check a file of flows and print everything that is wrong, with file, line and column. It needs no\ndatabase.\n\n" + flowFileHelp,
-		RunE: func(_ *cobra.Command, args []string) error {
+		Long: "Check a file of flows and print everything that is wrong, with file, line and column. It needs no\ndatabase. With --uri or MSCHEDULER_MONGODB_URI it also warns of types that the database does not know.\n\n" + flowFileHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			specs, err := f.readFlows(args[0], nil)
 			if err != nil {
 				return err
@@ -82,9 +83,48 @@ func (f *flowsCommand) validate() *cobra.Command {
 				}
 				views[i], text = v, text+fmt.Sprintf("%s  valid, %s\n", name, human.Plural(v.Nodes, "node", "nodes"))
 			}
-			return f.result(map[string]any{"flows": views}, text)
+			if err := f.result(map[string]any{"flows": views}, text); err != nil || f.flags.uri == "" {
+				return err
+			}
+			f.warnUnknown(cmd.Context(), specs)
+			return nil
 		},
 	}
+}
+
+// warnUnknown warns of types that have no definition and no live worker. It writes nothing.
+func (f *flowsCommand) warnUnknown(ctx context.Context, specs []graph.Spec) {
+	c, err := f.connectReady(ctx)
+	if err != nil {
+		f.say("could not check the types: %v", err)
+		return
+	}
+	for _, typ := range typesOf(specs) {
+		if known, err := c.knows(ctx, typ); err != nil {
+			f.say("could not check the type %q: %v", typ, err)
+		} else if !known {
+			f.say("unknown type %q: no definition and no live worker", typ)
+		}
+	}
+}
+
+// typesOf are the first types of tasks in flows, and in the flows that their nodes start.
+func typesOf(specs []graph.Spec) (types []string) {
+	for i := range specs {
+		for k := range specs[i].Nodes {
+			n := &specs[i].Nodes[k]
+			some := []string{n.Type}
+			if n.Flow != nil {
+				some = typesOf([]graph.Spec{*n.Flow})
+			}
+			for _, typ := range some {
+				if typ != "" && !slices.Contains(types, typ) && len(types) < maxTypesChecked {
+					types = append(types, typ)
+				}
+			}
+		}
+	}
+	return types
 }
 
 // readFlows reads the flows of a file, changes them, and finds everything that is wrong with any of
@@ -161,7 +201,6 @@ func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
 		return err
 	}
 	views := []view.Flow{}
-	types := map[string]bool{}
 	for i := range specs {
 		doc, err := c.flows.Start(ctx, specs[i])
 		if err != nil {
@@ -178,13 +217,8 @@ func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
 				return err
 			}
 		}
-		for k := range specs[i].Nodes {
-			if typ := specs[i].Nodes[k].Type; typ != "" && !types[typ] && len(types) < maxTypesChecked {
-				types[typ] = true
-				f.warnUnserved(ctx, c, []string{typ})
-			}
-		}
 	}
+	f.warnUnserved(ctx, c, typesOf(specs))
 	if f.asJSON() {
 		if err := f.printJSON(map[string]any{"flows": views}); err != nil {
 			return err

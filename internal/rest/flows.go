@@ -103,7 +103,7 @@ func (s *API) readFlow(ctx context.Context, name flowName) (*graph.Flow, error) 
 
 func (s *API) listFlows(ctx context.Context, in *struct {
 	Tenant string `query:"tenant" doc:"tenant; - for flows without one"`
-	Status string `query:"status" enum:"INIT,RUNNING,PENDING,FINISH"`
+	Status string `query:"status" enum:"RUNNING,PENDING,FINISH"`
 	Sort   string `query:"sort" enum:"-updated_at,updated_at" default:"-updated_at" doc:"by the last change: - = the last one first"`
 	Page
 }) (*flowList, error) {

@@ -157,7 +157,7 @@ func (f FlowFilter) indexed() bson.D {
 	if f.Status != "" {
 		return bson.D{d("status", f.Status)}
 	}
-	return bson.D{d("status", in([]graph.Status{graph.StatusInit, graph.StatusRunning, graph.StatusPending, graph.StatusFinish}))}
+	return bson.D{d("status", in([]graph.Status{graph.StatusRunning, graph.StatusPending, graph.StatusFinish}))}
 }
 
 // List reads flows in the order of their last changes, without their graphs and plans. Index: state.

@@ -21,7 +21,7 @@ type Flow struct {
 	Tenant      string       `json:"tenant,omitempty"`
 	Creator     string       `json:"creator,omitempty"`
 	Description string       `json:"description,omitempty"`
-	Status      graph.Status `json:"status" enum:"INIT,RUNNING,PENDING,FINISH"`
+	Status      graph.Status `json:"status" enum:"RUNNING,PENDING,FINISH"`
 	Reason      string       `json:"reason,omitempty"`
 	Rev         int64        `json:"rev"`
 	Created     string       `json:"created_at" format:"date-time"`

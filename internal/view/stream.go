@@ -9,7 +9,7 @@ import (
 // Stream is a stream with its backlog, as JSON.
 type Stream struct {
 	Stream string           `json:"stream"`
-	Status graph.Status     `json:"status" enum:"INIT,RUNNING,PENDING,FINISH"`
+	Status graph.Status     `json:"status" enum:"RUNNING,PENDING,FINISH"`
 	Closed bool             `json:"closed"`
 	Init   int64            `json:"init" doc:"nodes that are not linked to the chain yet; one that is being linked may count here and in wait for a moment"`
 	Wait   int              `json:"wait" doc:"linked nodes that wait for the one before them"`

@@ -77,7 +77,7 @@ func (f *Flows) Append(ctx context.Context, scene, group string, nodes ...graph.
 			err = context.Cause(ctx)
 		}
 		if errors.Is(err, store.ErrHeld) {
-			err = f.appendHeld(ctx, a, err)
+			err = f.appendHeld(ctx, a)
 		}
 	}
 	if err != nil {
@@ -99,11 +99,21 @@ func ValidateAppend(scene, group string, nodes ...graph.NodeSpec) error {
 // appendIn stores nodes in the caller's transaction. Their numbers are not part of it, so that
 // the stream need not wait for its end.
 func (f *Flows) appendIn(ctx context.Context, a *appending) error {
-	refused, err := f.reserve(store.Outside(ctx), [][]*appending{{a}}, flowplan.TransactionPatience)
-	if err = errors.Join(err, refused[0]); err != nil {
+	if err := f.reserveHeld(store.Outside(ctx), a, flowplan.TransactionPatience); err != nil {
 		return err
 	}
 	return f.store.Nodes.Append(ctx, a.nodes)
+}
+
+// reserveHeld gives the nodes of one append their numbers. It waits while another client holds the
+// stream.
+func (f *Flows) reserveHeld(ctx context.Context, a *appending, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, heldPatience)
+	defer cancel()
+	return store.WhileHeld(ctx, func() error {
+		refused, err := f.reserve(ctx, [][]*appending{{a}}, patience)
+		return errors.Join(err, refused[0])
+	})
 }
 
 // reserve gives the nodes of appends, by streams, their numbers.
@@ -122,6 +132,9 @@ func (f *Flows) reserve(ctx context.Context, streams [][]*appending, patience ti
 		return nil, err
 	}
 	for i, of := range streams {
+		if refused[i] != nil {
+			continue
+		}
 		no := last[i] - int64(all[i].N)
 		for _, a := range of {
 			for _, node := range a.nodes {
@@ -133,17 +146,17 @@ func (f *Flows) reserve(ctx context.Context, streams [][]*appending, patience ti
 	return refused, nil
 }
 
-// appendHeld stores nodes of which another client holds some, or that a slow server has not stored in
-// time, apart from those of others.
-func (f *Flows) appendHeld(ctx context.Context, a *appending, err error) error {
+// appendHeld stores nodes if another client holds their stream or some of them, or if a slow server has
+// not stored them in time, apart from those of others.
+func (f *Flows) appendHeld(ctx context.Context, a *appending) error {
 	ctx, cancel := context.WithTimeout(ctx, heldPatience)
 	defer cancel()
-	for pause := 50 * time.Millisecond; errors.Is(err, store.ErrHeld); pause = min(2*pause, time.Second) {
-		if clock.Pause(ctx, pause); ctx.Err() != nil {
+	if a.nodes[0].No == 0 {
+		if err := f.reserveHeld(ctx, a, flowplan.AppendPatience); err != nil {
 			return err
 		}
-		err = f.store.Nodes.Append(ctx, a.nodes)
 	}
+	err := store.WhileHeld(ctx, func() error { return f.store.Nodes.Append(ctx, a.nodes) })
 	if err == nil {
 		f.linkIdle(ctx, []string{a.id})
 	}

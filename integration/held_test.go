@@ -53,16 +53,19 @@ func besideHolds(scenario func(t *testing.T, a *arena)) func(t *testing.T, e Eng
 // hold touches the tasks in a transaction, which stays open until release is called.
 func (a *arena) hold(ids ...string) (release func()) {
 	a.t.Helper()
+	session := a.touch("tasks", ids...)
+	return func() { _ = session.AbortTransaction(context.Background()) } // the server may have ended it
+}
+
+// touch touches documents in a transaction, which stays open.
+func (a *arena) touch(collection string, ids ...string) *mongo.Session {
+	a.t.Helper()
 	session, err := a.db.Client().StartSession()
 	require.NoError(a.t, err)
-	release = sync.OnceFunc(func() {
-		_ = session.AbortTransaction(context.Background()) // the server may have ended it
-		session.EndSession(context.Background())
-	})
-	a.t.Cleanup(release)
-	awaitTrue(a.t, func() string { // a ping may cross it
+	a.t.Cleanup(func() { session.EndSession(context.Background()) }) // it aborts the transaction
+	awaitTrue(a.t, func() string {                                   // a ping may cross it
 		require.NoError(a.t, session.StartTransaction())
-		_, err := a.db.Collection("tasks").UpdateMany(mongo.NewSessionContext(a.t.Context(), session),
+		_, err := a.db.Collection(collection).UpdateMany(mongo.NewSessionContext(a.t.Context(), session),
 			bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine for now"}}}})
 		if err != nil {
 			_ = session.AbortTransaction(a.t.Context())
@@ -70,7 +73,7 @@ func (a *arena) hold(ids ...string) (release func()) {
 		}
 		return ""
 	})
-	return release
+	return session
 }
 
 // lasting waits in real time, and not beyond the end of the test.

@@ -78,7 +78,7 @@ func TestADecisionWhoseAnswerIsLostIsCarriedOutAtOnce(t *testing.T) {
 
 func TestADecisionThatIsLostOnItsWayIsAnError(t *testing.T) {
 	px, db, p, r := behind(t, nil)
-	px.Set(proxy.Rule{Command: "update", Collection: "periodic_rules", Do: proxy.CutBefore})
+	px.Set(proxy.Rule{Command: "update", Collection: "periodic_rules", Do: proxy.CutBefore, Times: 2}) // it is tried twice
 	_, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{})
 	require.Error(t, err)
 	require.Zero(t, count(t, db, "tasks"))

@@ -97,10 +97,14 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 			writes, of = append(writes, store.Write{Before: t, After: after}), append(of, i)
 		}
 	}
-	if err := s.Store.History.DeliveredLives(ctx, past); err != nil {
+	held, err := s.Store.History.DeliveredLives(ctx, past)
+	if err != nil {
 		for _, i := range ofPast {
 			errs[i] = err
 		}
+	}
+	for _, n := range held { // the sweeper tries again
+		errs[ofPast[n]] = fmt.Errorf("recording the delivery on the history of task %s: %w", past[n].TaskID, store.ErrHeld)
 	}
 	if len(writes) == 0 {
 		return crossed

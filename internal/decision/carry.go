@@ -150,7 +150,10 @@ func (d *Decider[D]) CarryOut(ctx context.Context, docs []D) (stuck int, err err
 			err = failed
 		}
 		stuck += len(s.held)
-		if gone := d.Documents.CarriedOut(ctx, done); gone != nil {
+		switch gone := d.Documents.CarriedOut(ctx, done); {
+		case errors.Is(gone, store.ErrHeld): // it is carried out once more, which changes nothing
+			stuck, err = stuck+len(done), gone
+		case gone != nil:
 			return stuck, gone
 		}
 	}

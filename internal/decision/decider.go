@@ -63,13 +63,21 @@ func New[D any](c Config[D]) *Decider[D] {
 
 // One writes one decision for a person who wants to know, and carries it out at once. began is
 // when the document was about to be read. applied is false when somebody else decided about the
-// document in between. The engine of this process, if one runs, looks soon.
+// document in between. While another client holds the document, it waits. The engine of this
+// process, if one runs, looks soon.
 func (d *Decider[D]) One(ctx context.Context, began clock.Instant, w store.Decision[D]) (applied bool, err error) {
-	some, err := d.Several(ctx, began, []store.Decision[D]{w})
-	return err == nil && some[0], err
+	patience, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err = store.WhileHeld(patience, func() error {
+		some, err := d.Several(ctx, began, []store.Decision[D]{w})
+		applied = err == nil && some[0]
+		return err
+	})
+	return applied, err
 }
 
-// Several is [Decider.One] for decisions about some documents, which are to be small.
+// Several is [Decider.One] for decisions about some documents, which are to be small. It does not
+// wait: of documents that another client holds, the error is [store.ErrHeld].
 func (d *Decider[D]) Several(ctx context.Context, began clock.Instant, writes []store.Decision[D]) (applied []bool, err error) {
 	v := d.portion(ctx, began, writes)
 	if v.err != nil {
@@ -320,7 +328,10 @@ func (d *Decider[D]) later(err error) {
 
 // Complain tells the operator of a document that this process cannot handle, not at every look.
 func (d *Decider[D]) Complain(id string, err error) {
-	if d.complained.Again(id, d.Store.Local()) {
+	switch again := d.complained.Again(id, d.Store.Local()); {
+	case again && errors.Is(err, store.ErrHeld):
+		d.Log.Warn().Err(err).Str("document_id", id).Msg("decisions about this document wait for another client's transaction; other documents are not affected")
+	case again:
 		d.Log.Error().Err(err).Str("document_id", id).Msg("cannot read this document, or the database refused a decision about it; other documents are not affected")
 	}
 }

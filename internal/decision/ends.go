@@ -18,7 +18,7 @@ type Outcome struct {
 	Worked bool      // something was decided
 	Stays  int       // of the due documents: nothing can be decided about them now
 	More   bool      // another look finds more at once
-	Next   time.Time // when the first document that was decided about is due again; zero = none is
+	Next   time.Time // when the first document that was decided about is due again, or a held one is tried again; zero = none is
 
 	written, crossed []string // documents about which this was decided, and those where somebody else was quicker
 	// stale are documents that this engine remembered. Somebody has decided about them since, or
@@ -110,11 +110,14 @@ func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, l
 			d.endsTold(c.Ends[:a.Told])
 			at := d.Planner.DueAt(w.After)
 			out.More = out.More || a.Told < len(c.Ends) || !at.IsZero() && !at.After(now)
-			if out.Next.IsZero() || !at.IsZero() && at.Before(out.Next) {
+			if !at.IsZero() && (out.Next.IsZero() || at.Before(out.Next)) {
 				out.Next = at
 			}
 		case refused[n] != nil:
 			out.Stays += count(c.Due)
+			if soon := now.Add(busyLook); errors.Is(refused[n], store.ErrHeld) && (out.Next.IsZero() || soon.Before(out.Next)) {
+				out.Next = soon
+			}
 		case c.recent:
 			out.stale = append(out.stale, d.Documents.ID(w.After))
 		default: // somebody decided in between

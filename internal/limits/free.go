@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -97,7 +98,8 @@ func (g *Gate) flush(batch []freeing) {
 }
 
 func (g *Gate) freeNow(ctx context.Context, permits []lifecycle.Permit) error {
-	if err := g.store.Permits.Free(ctx, permits); err != nil {
+	err := g.store.Permits.Free(ctx, permits)
+	if err != nil && !errors.Is(err, store.ErrHeld) { // then the others are free
 		return err
 	}
 	keys := map[string][]store.LimitOf{}
@@ -121,7 +123,7 @@ func (g *Gate) freeNow(ctx context.Context, permits []lifecycle.Permit) error {
 			}
 		}
 	}
-	return nil
+	return err
 }
 
 func (g *Gate) report(err error, doing string) {

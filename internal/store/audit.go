@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -85,7 +84,7 @@ func (s *Audit) Insert(ctx context.Context, entries []*AuditEntry) error {
 // End writes what became of changes. Index: _id.
 func (s *Audit) End(ctx context.Context, entries []*AuditEntry) error {
 	now := s.Clock.Now()
-	_, err := bulk(ctx, s.audit, "writing outcomes to the audit", entries, func(e **AuditEntry) mongo.WriteModel {
+	_, err := bulk(ctx, s.core, s.audit, "completing audit record", entries, func(e **AuditEntry) change {
 		set, unset := bson.D{d("outcome", (*e).Outcome), d("ended_at", now)}, bson.D{}
 		put := func(there bool, f bson.E) {
 			if there {
@@ -101,7 +100,7 @@ func (s *Audit) End(ctx context.Context, entries []*AuditEntry) error {
 		}
 		put((*e).Count != 0, d("count", (*e).Count))
 		put((*e).Status != 0, d("status", (*e).Status))
-		return mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", (*e).ID)}).SetUpdate(bson.D{d("$set", set), d("$unset", unset)})
+		return change{id: (*e).ID, update: bson.D{d("$set", set), d("$unset", unset)}}
 	})
 	return err
 }

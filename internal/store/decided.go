@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -85,7 +86,11 @@ func (s *decided[D]) ByIDs(ctx context.Context, ids []string) (map[string]D, err
 
 // read reads documents, one by one.
 func (s *decided[D]) read(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (docs []D, unread []Unreadable, err error) {
-	err = readEach(ctx, s.coll, doing, filter, o, func(raw bson.Raw) bool {
+	return s.readIn(ctx, s.coll, doing, filter, o)
+}
+
+func (s *decided[D]) readIn(ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, o *options.FindOptionsBuilder) (docs []D, unread []Unreadable, err error) {
+	err = readEach(ctx, coll, doing, filter, o, func(raw bson.Raw) bool {
 		if doc, err := s.decode(raw); err != nil {
 			unread = append(unread, unreadable(raw, err))
 		} else {
@@ -104,50 +109,67 @@ func unreadable(raw bson.Raw, err error) Unreadable {
 
 // Write carries decisions out, each if the document still has the rev that was read: applied[i]
 // says so. refused[i] is why the server refuses a decision, whoever asks: it concerns that one
-// alone. An error means that nothing is known of any: some may be done. Index: _id.
+// alone, and passes where it is [ErrHeld]. An error means that nothing is known of any: some may be
+// done. Index: _id.
 func (s *decided[D]) Write(ctx context.Context, writes []Decision[D]) (applied []bool, refused map[int]error, err error) {
 	applied = make([]bool, len(writes))
 	if len(writes) == 0 {
 		return applied, nil, nil
 	}
-	models := make([]mongo.WriteModel, len(writes))
+	changes := make([]change, len(writes))
 	for i, w := range writes {
 		id, rev, decision := s.of(w.Before)
 		update, err := s.update(w)
 		if err != nil {
 			return applied, nil, &FatalError{Reason: fmt.Sprintf("encoding a decision about the %s %s", s.one, id), Err: err}
 		}
-		filter := bson.D{d("_id", id), d("rev", rev)}
+		changes[i] = change{id: id, guard: bson.D{d("rev", rev)}, update: update}
 		if decision != "" { // a document of that id, made anew or restored, may have had as many
-			filter = append(filter, d("decision", decision))
+			changes[i].guard = append(changes[i].guard, d("decision", decision))
 		}
 		if s.guard != nil {
-			filter = append(filter, s.guard(w)...)
+			changes[i].guard = append(changes[i].guard, s.guard(w)...)
 		}
-		models[i] = mongo.NewUpdateOneModel().SetUpdate(update).SetFilter(filter)
 	}
-	res, err := s.coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	if refused = refusals(err); err != nil && refused == nil {
-		return applied, nil, explain(err, "writing decisions about "+s.many)
+	x, err := s.sendEach(ctx, s.coll, "writing a decision about "+s.one, changes)
+	if err != nil {
+		return applied, nil, err
 	}
-	for i, why := range refused {
-		refused[i] = s.refusal(writes[i], why)
-	}
-	if refused == nil && int(res.MatchedCount) == len(writes) {
+	if x.matched == len(writes) {
 		for i := range applied {
 			applied[i] = true
 		}
 		return applied, nil, nil
 	}
-	applied, err = s.Applied(ctx, writes) // some were crossed
-	return applied, refused, err
+	coll := s.coll // some were crossed
+	if len(x.held) > 0 {
+		coll = s.durable(coll) // no command has waited until a majority has what is there of those
+	}
+	if applied, err = s.appliedIn(ctx, coll, writes); err != nil {
+		return applied, nil, err
+	}
+	refused = map[int]error{}
+	for i, w := range writes {
+		switch id := changes[i].id; {
+		case applied[i]:
+		case x.refused[id] != nil:
+			refused[i] = s.refusal(w, x.refused[id])
+		case x.held[id]:
+			refused[i] = fmt.Errorf("the %s %s: %w", s.one, id, ErrHeld)
+		}
+	}
+	return applied, refused, nil
 }
 
 // Applied looks which decisions were applied, and are the last ones about their documents: for a
 // call of Write that crossed others, or whose answer was lost. Index: _id.
 func (s *decided[D]) Applied(ctx context.Context, writes []Decision[D]) (applied []bool, err error) {
+	return s.appliedIn(ctx, s.coll, writes)
+}
+
+func (s *decided[D]) appliedIn(ctx context.Context, coll *mongo.Collection, writes []Decision[D]) (applied []bool, err error) {
 	ids := collect(writes, func(w Decision[D]) string { return s.ID(w.Before) })
-	found, _, err := s.read(ctx, "reading "+s.many, bson.D{d("_id", in(ids))}, options.Find())
+	found, _, err := s.readIn(ctx, coll, "reading "+s.many, bson.D{d("_id", in(ids))}, options.Find())
 	type last struct {
 		rev      int64
 		decision string
@@ -169,27 +191,35 @@ func (s *decided[D]) Applied(ctx context.Context, writes []Decision[D]) (applied
 // CarriedOut removes what was carried out, which is all that is planned in the documents as they
 // are given, and the mark when nothing is left. It changes no rev. One write for each document
 // that nobody has decided since; of the others it takes out what was carried out, entry by entry.
-// Index: _id.
+// [ErrHeld] when another client holds one of them; the others are done. Index: _id.
 func (s *decided[D]) CarriedOut(ctx context.Context, docs []D) error {
-	const doing = "removing what was carried out"
+	doing := "removing an applied decision from " + s.one
 	gone := bson.D{d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}
-	matched, err := bulk(ctx, s.coll, doing, docs, func(doc *D) mongo.WriteModel {
-		id, rev, _ := s.of(*doc)
-		return mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", id), d("rev", rev)}).SetUpdate(gone)
-	})
-	if err != nil || matched == len(docs) {
+	x, err := s.sendEach(ctx, s.coll, doing, collect(docs, func(doc D) change {
+		id, rev, _ := s.of(doc)
+		return change{id: id, guard: bson.D{d("rev", rev)}, update: gone}
+	}))
+	if err != nil || x.matched == len(docs) {
 		return err
 	}
-	var pulls []mongo.WriteModel
+	missed := x.missed(doing)
+	var pulls, marks []change // the mark goes after the last entry
 	for _, doc := range docs {
 		id := s.ID(doc)
-		pulls = append(pulls,
-			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", id)}).
-				SetUpdate(bson.D{d("$pull", bson.D{d("planned", bson.D{d("id", in(s.planIDs(doc)))})})}),
-			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", id), d("planned.0", absent)}).SetUpdate(gone))
+		if x.done(id) || x.held[id] || x.refused[id] != nil {
+			continue
+		}
+		pulls = append(pulls, change{id: id, update: bson.D{d("$pull", bson.D{d("planned", bson.D{d("id", in(s.planIDs(doc)))})})}})
+		marks = append(marks, change{id: id, guard: bson.D{d("planned.0", absent)}, update: gone})
 	}
-	_, err = s.coll.BulkWrite(ctx, pulls) // in order: the mark goes after the last entry
-	return explain(err, doing)
+	for _, changes := range [][]change{pulls, marks} {
+		x, err := s.sendEach(ctx, s.coll, doing, changes)
+		if err != nil {
+			return err
+		}
+		missed = cmp.Or(missed, x.missed(doing))
+	}
+	return missed
 }
 
 // plannedQuestion asks whether there are documents with something decided before the given time

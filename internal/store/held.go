@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -132,6 +134,18 @@ func (h *held) apart(coll *mongo.Collection, statements []statement, c clock.Clo
 		}
 	}
 	return others, probes, waiting
+}
+
+// WhileHeld tries until another client no longer holds the document ([ErrHeld]), or ctx ends.
+func WhileHeld(ctx context.Context, try func() error) error {
+	err := try()
+	for pause := 50 * time.Millisecond; errors.Is(err, ErrHeld); pause = min(2*pause, time.Second) {
+		if clock.Pause(ctx, pause); ctx.Err() != nil {
+			return err
+		}
+		err = try()
+	}
+	return err
 }
 
 // Suspected reports whether a write of the task ran out of time lately because an open

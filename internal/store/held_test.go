@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
 // hold touches documents in a transaction that stays open until release is called.
@@ -276,4 +277,91 @@ func TestAnInsertThatMayBeUndoneIsNotTakenForDone(t *testing.T) {
 	require.ErrorAs(t, err, &some)
 	require.Equal(t, []string{"majority"}, *levels)
 	require.NoError(t, session.AbortTransaction(t.Context()))
+}
+
+func TestADeliveryOfAHeldLifeDelaysNoOthers(t *testing.T) {
+	s := newStepping(t)
+	var lives []store.LifeOf
+	for i := range 20 {
+		lives = append(lives, store.LifeOf{TaskID: fmt.Sprint("t/", i), Generation: 1})
+		_, err := s.db.Collection("task_history").InsertOne(t.Context(), bson.D{{Key: "_id", Value: fmt.Sprintf("t/%d@1", i)}, {Key: "status", Value: "Completed"}})
+		require.NoError(t, err)
+	}
+	waiting := func() int64 {
+		n, err := s.db.Collection("task_history").CountDocuments(t.Context(), bson.D{{Key: "status", Value: "Completed"}})
+		require.NoError(t, err)
+		return n
+	}
+	release := s.hold("task_history", "t/3@1")
+	held, err := s.History.DeliveredLives(t.Context(), lives)
+	require.NoError(t, err)
+	require.Equal(t, []int{3}, held)
+	require.EqualValues(t, 1, waiting())
+	release()
+	held, err = s.History.DeliveredLives(t.Context(), lives[3:4])
+	require.NoError(t, err)
+	require.Empty(t, held)
+	require.Zero(t, waiting())
+}
+
+func TestWhatAHeldDocumentPlannedStaysAlone(t *testing.T) {
+	s := newStepping(t)
+	var plans []*repeat.Plan
+	for i := range 20 {
+		plans = append(plans, &repeat.Plan{ID: fmt.Sprint(i), Status: repeat.StatusRunning, Rev: 1, PlannedAt: s.now, Planned: []repeat.Planned{{ID: fmt.Sprint("p", i)}}})
+	}
+	_, err := s.Plans.Insert(t.Context(), plans)
+	require.NoError(t, err)
+	plans[5].Rev = 0 // somebody has decided since: its plans leave one by one
+	release := s.hold("plans", "3")
+	writes := make([]store.Decision[*repeat.Plan], len(plans))
+	for i, p := range plans {
+		after := *p
+		after.Rev, after.Decision = p.Rev+1, "d"
+		writes[i] = store.Decision[*repeat.Plan]{Before: p, After: &after}
+	}
+	left := func() (ids []string) {
+		docs, _, err := s.Plans.Planned(t.Context(), s.now.Add(time.Hour), 0, 100)
+		require.NoError(t, err)
+		for _, d := range docs {
+			ids = append(ids, d.ID)
+		}
+		return ids
+	}
+	require.ErrorIs(t, s.Plans.CarriedOut(t.Context(), plans), store.ErrHeld)
+	require.Equal(t, []string{"3"}, left())
+	applied, refused, err := s.Plans.Write(t.Context(), writes)
+	require.NoError(t, err)
+	require.Len(t, refused, 1)
+	require.ErrorIs(t, refused[3], store.ErrHeld)
+	for i, is := range applied {
+		require.Equal(t, i != 3 && i != 5, is, "decision %d", i)
+	}
+	release()
+	require.NoError(t, s.Plans.CarriedOut(t.Context(), plans[3:4]))
+	require.Empty(t, left())
+}
+
+// Parts of a batch that is divided keep their own guards.
+func TestAHeldLifeTakesNoEntryFromTheOutboxOfAnother(t *testing.T) {
+	s := newStepping(t)
+	var carried []store.Carried
+	for i := range 40 {
+		id := fmt.Sprint("t/", i)
+		_, err := s.db.Collection("tasks").InsertOne(t.Context(), bson.D{
+			{Key: "_id", Value: id}, {Key: "type", Value: "t"}, {Key: "generation", Value: int64(1)}, {Key: "rev", Value: int64(2)},
+			{Key: "outbox", Value: []model.OutboxEntry{{Kind: "a", Rev: 2}}}, {Key: "outbox_at", Value: s.now},
+		})
+		require.NoError(t, err)
+		e := model.OutboxEntry{Kind: "a", Rev: 2}
+		if i%2 == 1 {
+			e.Kind = "b" // it has left already
+		}
+		carried = append(carried, store.Carried{Life: store.OutboxLife{Task: &model.Task{ID: id, Generation: 1}}, Entry: e})
+	}
+	s.hold("tasks", "t/0")
+	require.ErrorIs(t, s.Tasks.RemoveOutbox(t.Context(), carried), store.ErrHeld)
+	n, err := s.db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "outbox.kind", Value: "a"}})
+	require.NoError(t, err)
+	require.EqualValues(t, 21, n, "those of which only b was carried out, and the held one")
 }

@@ -250,8 +250,8 @@ func (s *History) tidy(ctx context.Context, lives []*life) error {
 		rev, _ := now.Lookup("rev").AsInt64OK()
 		return !there || keyOf(now).generation != l.generation || rev <= l.rev
 	})
-	_, err = bulk(ctx, s.history, "removing copies of tasks that are still in use", premature, func(l **life) mongo.WriteModel {
-		return mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", (*l).id()), d("rev", (*l).rev)})
+	_, err = bulk(ctx, s.core, s.history, "removing early history record", premature, func(l **life) change {
+		return change{id: (*l).id(), guard: bson.D{d("rev", (*l).rev)}}
 	})
 	return err
 }

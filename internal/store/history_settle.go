@@ -15,14 +15,20 @@ type LifeOf struct {
 }
 
 // DeliveredLives says of lives that are history that their callbacks were delivered:
-// Completed becomes Success. Those that are not there, or are otherwise, stay so. Index: _id
-// of the history.
-func (s *History) DeliveredLives(ctx context.Context, lives []LifeOf) error {
+// Completed becomes Success. Those that are not there, or are otherwise, stay so. held are the
+// indices of lives that another client holds: they are not written. Index: _id of the history.
+func (s *History) DeliveredLives(ctx context.Context, lives []LifeOf) (held []int, err error) {
 	if len(lives) == 0 {
-		return nil
+		return nil, nil
 	}
 	ids := collect(lives, func(l LifeOf) string { return lifeID(l.TaskID, l.Generation) })
-	_, err := s.history.UpdateMany(ctx, bson.D{d("_id", in(ids)), d("status", model.StatusCompleted)},
-		bson.D{d("$set", bson.D{d("status", model.StatusSuccess)})})
-	return explain(err, "recording delivered callbacks in the history")
+	x, err := s.send(ctx, s.history, "recording a delivered callback in history record", []statement{{
+		ids: ids, guard: appendFields(bson.D{d("status", model.StatusCompleted)}), update: encoded(bson.D{d("$set", bson.D{d("status", model.StatusSuccess)})}),
+	}}, Patience)
+	for i, id := range ids {
+		if x.held[id] {
+			held = append(held, i)
+		}
+	}
+	return held, err
 }

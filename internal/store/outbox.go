@@ -130,11 +130,12 @@ func (s *Tasks) removeOutbox(ctx context.Context, coll *mongo.Collection, carrie
 	if len(carried) == 0 {
 		return nil
 	}
-	unset := encoded(bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})})
+	gone := bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})}
 	last := make([]statement, len(carried))
 	for i, c := range carried {
 		alone := bson.D{d("outbox", bson.D{d("$size", 1)}), d("outbox.0.kind", c.Entry.Kind), d("outbox.0.rev", c.Entry.Rev)}
-		last[i] = statement{ids: []string{c.Life.storedID()}, update: unset, guard: appendFields(alone)}
+		// An update of its own: equal ones may be joined under one guard.
+		last[i] = statement{ids: []string{c.Life.storedID()}, update: encoded(gone), guard: appendFields(alone)}
 	}
 	x, err := s.send(ctx, coll, "writing task", last, Patience)
 	if err != nil || x.clean || x.matched == len(last) {
@@ -149,7 +150,7 @@ func (s *Tasks) removeOutbox(ctx context.Context, coll *mongo.Collection, carrie
 		}
 		match := bson.D{d("kind", c.Entry.Kind), d("rev", c.Entry.Rev)}
 		pulls = append(pulls, statement{ids: []string{id}, guard: appendFields(nil), update: encoded(bson.D{d("$pull", bson.D{d("outbox", match)})})})
-		marks = append(marks, statement{ids: []string{id}, guard: appendFields(bson.D{d("outbox", bson.D{d("$size", 0)})}), update: unset})
+		marks = append(marks, statement{ids: []string{id}, guard: appendFields(bson.D{d("outbox", bson.D{d("$size", 0)})}), update: encoded(gone)})
 	}
 	for _, statements := range [][]statement{pulls, marks} {
 		if x, err = s.send(ctx, coll, "writing task", statements, Patience); err != nil {

@@ -267,8 +267,8 @@ func findPermits(ctx context.Context, permits *mongo.Collection, filter bson.D, 
 // has by now stays. They are deleted one by one in one command: unlike a delete of many
 // that is repeated when the answer is lost. Index: _id.
 func (s *Permits) Free(ctx context.Context, permits []lifecycle.Permit) error {
-	_, err := bulk(ctx, s.permits, "releasing permits", permits, func(p *lifecycle.Permit) mongo.WriteModel {
-		return mongo.NewDeleteOneModel().SetFilter(ownPermit(p))
+	_, err := bulk(ctx, s.core, s.permits, "releasing permit", permits, func(p *lifecycle.Permit) change {
+		return change{id: p.Name, guard: ownPermit(p)}
 	})
 	return err
 }

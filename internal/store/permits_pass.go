@@ -2,11 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -25,7 +25,7 @@ func (s *Permits) Pass(ctx context.Context, typ string, limit Limit, passes []Pa
 	if passes, err = s.covered(ctx, typ, limit, passes); err != nil || len(passes) == 0 {
 		return nil, err
 	}
-	matched, err := bulk(ctx, s.permits, "passing permits on", passes, func(p *Pass) mongo.WriteModel {
+	matched, err := bulk(ctx, s.core, s.permits, "passing on permit", passes, func(p *Pass) change {
 		to := &p.To
 		set := bson.D{
 			d("task", to.TaskID), d("generation", to.Generation), d("rev", to.Rev), d("exec_id", to.ExecID),
@@ -35,9 +35,9 @@ func (s *Permits) Pass(ctx context.Context, typ string, limit Limit, passes []Pa
 		if to.Next != nil {
 			update = bson.D{d("$set", append(set, d("next", to.Next)))}
 		}
-		return mongo.NewUpdateOneModel().SetFilter(ownPermit(&p.From)).SetUpdate(update)
+		return change{id: p.From.Name, guard: ownPermit(&p.From), update: update}
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrHeld) { // a held one stays as it is
 		return nil, err
 	}
 	passed = collect(passes, func(p Pass) lifecycle.Permit { return p.To })

@@ -53,17 +53,17 @@ var openness = fields("worker_states.exec_id", "worker_states.success_time", "wo
 // else has by now is left alone. Index: _id.
 func (s *Permits) Saw(ctx context.Context, permits []lifecycle.Permit) error {
 	now := s.Clock.Now()
-	_, err := bulk(ctx, s.permits, "recording that permits are in use", permits, func(p *lifecycle.Permit) mongo.WriteModel {
-		return mongo.NewUpdateOneModel().SetFilter(ownPermit(p)).SetUpdate(bson.D{d("$set", bson.D{d("look_at", p.LookAgain(now))})})
+	_, err := bulk(ctx, s.core, s.permits, "recording the use of permit", permits, func(p *lifecycle.Permit) change {
+		return change{id: p.Name, guard: ownPermit(p), update: bson.D{d("$set", bson.D{d("look_at", p.LookAgain(now))})}}
 	})
 	return err
 }
 
-// ownPermit is the permit as long as that execution has it, and what may follow is the same.
+// ownPermit is, beside the id, the permit as long as that execution has it, and what may follow is the same.
 func ownPermit(p *lifecycle.Permit) bson.D {
 	var next any // absent
 	if p.Next != nil {
 		next = p.Next.ExecID
 	}
-	return bson.D{d("_id", p.Name), d("task", p.TaskID), d("exec_id", p.ExecID), d("next.exec_id", next)}
+	return bson.D{d("task", p.TaskID), d("exec_id", p.ExecID), d("next.exec_id", next)}
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -16,9 +15,9 @@ import (
 // a sweeper finds them. Index: _id.
 func (s *Permits) NoteWaits(ctx context.Context, keys []LimitOf) error {
 	note := func() error {
-		_, err := bulk(ctx, s.permits, "recording the keys that tasks wait for", keys, func(k *LimitOf) mongo.WriteModel {
-			return mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", k.prefix("wait/"))}).
-				SetUpdate(bson.D{d("$set", bson.D{d("wait_type", k.Type), d("wait_key", k.Key), d("at", s.Clock.Now())})})
+		_, err := bulk(ctx, s.core, s.permits, "recording an awaited key", keys, func(k *LimitOf) change {
+			return change{id: k.prefix("wait/"), upsert: true,
+				update: bson.D{d("$set", bson.D{d("wait_type", k.Type), d("wait_key", k.Key), d("at", s.Clock.Now())})}}
 		})
 		return err
 	}

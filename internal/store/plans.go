@@ -79,9 +79,8 @@ func (s *Plans) Insert(ctx context.Context, plans []*repeat.Plan) (exists []bool
 // PlannedSince sets since when plans about which nobody has decided again have something planned.
 // Index: _id.
 func (s *Plans) PlannedSince(ctx context.Context, plans []*repeat.Plan, since time.Time) error {
-	_, err := bulk(ctx, s.plans, "leaving plans to the engines", plans, func(p **repeat.Plan) mongo.WriteModel {
-		return mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", (*p).ID), d("rev", (*p).Rev), d("planned_at", exists)}).
-			SetUpdate(bson.D{d("$set", bson.D{d("planned_at", since)})})
+	_, err := bulk(ctx, s.core, s.plans, "handing over plan", plans, func(p **repeat.Plan) change {
+		return change{id: (*p).ID, guard: bson.D{d("rev", (*p).Rev), d("planned_at", exists)}, update: bson.D{d("$set", bson.D{d("planned_at", since)})}}
 	})
 	return err
 }

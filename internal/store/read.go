@@ -9,8 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// The ways in which this package reads, and sends many small writes. doing is what an error says
-// was tried.
+// The ways in which this package reads. doing is what an error says was tried.
 
 func isNone(err error) bool { return errors.Is(err, mongo.ErrNoDocuments) }
 
@@ -62,23 +61,6 @@ func readEach(ctx context.Context, coll *mongo.Collection, doing string, filter 
 		more = do(cur.Current)
 	}
 	return explain(cur.Err(), doing)
-}
-
-// bulk sends a write for each element of the list in one command, in no order, and returns how many
-// documents they matched. Without elements it does nothing.
-func bulk[T any](ctx context.Context, coll *mongo.Collection, doing string, list []T, write func(*T) mongo.WriteModel) (matched int, err error) {
-	if len(list) == 0 {
-		return 0, nil
-	}
-	models := make([]mongo.WriteModel, len(list))
-	for i := range list {
-		models[i] = write(&list[i])
-	}
-	res, err := coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	if err != nil {
-		return 0, explain(err, doing)
-	}
-	return int(res.MatchedCount), nil
 }
 
 // upsert changes the document of that id, and makes it where there is none.

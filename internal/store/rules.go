@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -120,23 +119,6 @@ func newRules(c *core) *Rules {
 			return why
 		},
 	}}
-}
-
-// refusals are the statements that the server refuses for what they are, by their index; nil
-// where anything else went wrong.
-func refusals(err error) map[int]error {
-	var bulk mongo.BulkWriteException
-	if !errors.As(err, &bulk) || bulk.WriteConcernError != nil {
-		return nil
-	}
-	out := make(map[int]error, len(bulk.WriteErrors))
-	for _, e := range bulk.WriteErrors {
-		if ofDeployment(e.Code) {
-			return nil
-		}
-		out[e.Index] = e
-	}
-	return out
 }
 
 // ruleUpdate is the update of a decision.

@@ -180,8 +180,8 @@ func (s *Seats) take(ctx context.Context, holder string, names ...string) (bool,
 // free deletes them one by one: unlike one delete of many, that is retried when
 // the answer is lost.
 func (s *Seats) free(ctx context.Context, holder string, names []string) error {
-	_, err := bulk(ctx, s.seats, "releasing seats", names, func(name *string) mongo.WriteModel {
-		return mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", *name), d("holder", holder)})
+	_, err := bulk(ctx, s.core, s.seats, "releasing seat", names, func(name *string) change {
+		return change{id: *name, guard: bson.D{d("holder", holder)}}
 	})
 	return err
 }

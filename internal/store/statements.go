@@ -34,11 +34,12 @@ type statement struct {
 	guard  func(dst []byte) []byte // appends filter fields after _id
 	update bsoncore.Document       // nil = the document is deleted
 	insert bson.Raw                // the new document, instead of guard and update
+	upsert bool                    // the update makes the document where there is none
 }
 
 // only is the statement for some of its ids.
 func (st *statement) only(ids ...string) statement {
-	return statement{ids: ids, guard: st.guard, update: st.update, insert: st.insert}
+	return statement{ids: ids, guard: st.guard, update: st.update, insert: st.insert, upsert: st.upsert}
 }
 
 func (st *statement) encode(ids []string) []byte {
@@ -64,6 +65,9 @@ func (st *statement) encode(ids []string) []byte {
 	if st.update != nil {
 		dst = bsoncore.AppendDocumentElement(dst, "u", st.update)
 		dst = bsoncore.AppendBooleanElement(dst, "multi", len(ids) > 1)
+		if st.upsert {
+			dst = bsoncore.AppendBooleanElement(dst, "upsert", true)
+		}
 	} else {
 		dst = bsoncore.AppendInt32Element(dst, "limit", 0)
 	}

@@ -43,7 +43,7 @@ type Reservation struct {
 }
 
 // Reserve gives nodes of streams numbers greater than all that earlier calls returned, and returns the
-// last number of each. Calls at the same time may get equal numbers. It makes the streams that are not
+// last number of each. Calls at the same time may get equal numbers, and some numbers go unused. It makes the streams that are not
 // there. It leaves the rev as it is, so it crosses nobody's decision. refused[i] is
 // why nothing may be appended to a stream. Index: _id.
 func (s *Flows) Reserve(ctx context.Context, all []Reservation) (last []int64, refused map[int]error, err error) {
@@ -57,11 +57,14 @@ func (s *Flows) Reserve(ctx context.Context, all []Reservation) (last []int64, r
 		if tries == maxTries {
 			return nil, nil, fmt.Errorf("%s, %s among them: %d attempts conflicted with others", doing, all[left[0]].ID, tries)
 		}
-		models := collect(left, func(i int) mongo.WriteModel { return all[i].write() })
-		_, err := s.flows.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-		collided, only := duplicates(err)
-		if err != nil && !only {
-			return nil, nil, explain(err, doing)
+		x, err := s.sendEach(ctx, s.flows, "appending to stream", collect(left, func(i int) change { return all[i].write() }))
+		if err != nil {
+			return nil, nil, err
+		}
+		for id, why := range x.refused {
+			if !IsDuplicate(why) {
+				return nil, nil, fmt.Errorf("appending to the stream %s: %w", id, why)
+			}
 		}
 		found, err := readAll[graph.Flow](ctx, s.flows, doing, bson.D{d("_id", in(collect(left, func(i int) string { return all[i].ID })))},
 			options.Find().SetProjection(bson.D{d("kind", 1), d("closed", 1), d("appended", 1)}))
@@ -73,10 +76,12 @@ func (s *Flows) Reserve(ctx context.Context, all []Reservation) (last []int64, r
 			byID[found[i].ID] = &found[i]
 		}
 		var again []int
-		for n, i := range left {
+		for _, i := range left {
 			f := byID[all[i].ID]
-			switch {
-			case f != nil && !slices.Contains(collided, n):
+			switch id := all[i].ID; {
+			case x.held[id]:
+				refused[i] = fmt.Errorf("%s: %w", id, ErrHeld)
+			case f != nil && x.refused[id] == nil:
 				last[i] = f.Appended
 			case f != nil && f.Kind != graph.KindStream:
 				refused[i] = &KindError{ID: all[i].ID}
@@ -92,10 +97,9 @@ func (s *Flows) Reserve(ctx context.Context, all []Reservation) (last []int64, r
 }
 
 // write is the update of a reservation.
-func (r *Reservation) write() mongo.WriteModel {
-	return mongo.NewUpdateOneModel().SetUpsert(true).
-		SetFilter(bson.D{d("_id", r.ID), d("kind", graph.KindStream), d("closed", bson.D{d("$ne", true)})}).
-		SetUpdate(bson.D{
+func (r *Reservation) write() change {
+	return change{id: r.ID, upsert: true, guard: bson.D{d("kind", graph.KindStream), d("closed", bson.D{d("$ne", true)})},
+		update: bson.D{
 			d("$inc", bson.D{d("appended", int64(r.N))}),
 			d("$min", bson.D{d("due_at", r.DueAt)}),
 			d("$max", bson.D{d("look_until", r.LookUntil)}),
@@ -103,7 +107,7 @@ func (r *Reservation) write() mongo.WriteModel {
 				d("key", r.Key), d("scene", r.Scene), d("group", r.Group), d("status", graph.StatusRunning), d("rev", int64(1)),
 				d("created_at", r.Now), d("updated_at", r.Now), d("nodes", bson.A{}), d("states", bson.A{}),
 			}),
-		})
+		}}
 }
 
 // Appending is what appends write of a stream, at any time and whatever its rev is.

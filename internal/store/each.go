@@ -1,0 +1,88 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// change is one write of one document: an update, or its deletion.
+type change struct {
+	id     string
+	guard  bson.D // beside the id
+	update bson.D // nil = the document is deleted
+	upsert bool
+}
+
+func (c *change) statement() statement {
+	st := statement{ids: []string{c.id}, guard: appendFields(c.guard), upsert: c.upsert}
+	if c.update != nil {
+		st.update = encoded(c.update)
+	}
+	return st
+}
+
+func (c *change) model() mongo.WriteModel {
+	filter := append(bson.D{d("_id", c.id)}, c.guard...)
+	if c.update == nil {
+		return mongo.NewDeleteOneModel().SetFilter(filter)
+	}
+	return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(c.update).SetUpsert(c.upsert)
+}
+
+// sendEach sends changes, in no order. Documents that another client holds delay no others, see
+// [core.send]. doing is what was tried, in words that an s makes plural. After an error that may
+// pass it tries once more, as the driver does: each change must be safe to repeat. Updates and
+// deletions do not mix.
+func (s *core) sendEach(ctx context.Context, coll *mongo.Collection, doing string, changes []change) (executed, error) {
+	if len(changes) == 0 {
+		return executed{clean: true}, nil
+	}
+	if InTransaction(ctx) { // whose locks are its own
+		res, err := coll.BulkWrite(ctx, collect(changes, func(c change) mongo.WriteModel { return c.model() }), options.BulkWrite().SetOrdered(false))
+		if err != nil {
+			return executed{}, explain(err, doing+"s")
+		}
+		matched := int(res.MatchedCount + res.DeletedCount + res.UpsertedCount)
+		x := executed{clean: matched == len(changes), matched: matched, unsure: map[string]bool{}}
+		for _, c := range changes {
+			x.unsure[c.id] = true
+		}
+		return x, nil
+	}
+	statements := collect(changes, func(c change) statement { return c.statement() })
+	x, err := s.send(ctx, coll, doing, statements, Patience)
+	if Unreachable(err) && ctx.Err() == nil {
+		x, err = s.send(ctx, coll, doing, statements, Patience)
+	}
+	return x, err
+}
+
+// bulk sends a change for each element of the list, see [core.sendEach], and returns how many
+// documents matched. An error names one document that was not written, with [ErrHeld] if another
+// client holds it; the others are done.
+func bulk[T any](ctx context.Context, s *core, coll *mongo.Collection, doing string, list []T, write func(*T) change) (matched int, err error) {
+	changes := make([]change, len(list))
+	for i := range list {
+		changes[i] = write(&list[i])
+	}
+	x, err := s.sendEach(ctx, coll, doing, changes)
+	if err != nil {
+		return 0, err
+	}
+	return x.matched, x.missed(doing)
+}
+
+// missed is the error for one document that was not written; nil = there is none.
+func (x *executed) missed(doing string) error {
+	for _, why := range x.refused {
+		return why
+	}
+	for id := range x.held {
+		return fmt.Errorf("%s %s: %w", doing, id, ErrHeld)
+	}
+	return nil
+}

@@ -137,8 +137,8 @@ func (i *issuer) check(ctx context.Context, text string, patient bool) (Grant, e
 		return Grant{}, ErrExpired
 	case err != nil:
 		return Grant{}, i.wrong(err)
-	case token.Subject == "" || len(token.Subject) > maxSubject || !safetext.IsText(token.Subject):
-		return Grant{}, i.wrong(errors.New("the claim sub is missing, too long or no text"))
+	case token.Subject == "" || len(token.Subject) > maxSubject || input.Line("sub", token.Subject) != nil:
+		return Grant{}, i.wrong(errors.New("the claim sub is missing, too long or no line of text"))
 	}
 	var claims map[string]any
 	if err := token.Claims(&claims); err != nil {

@@ -214,7 +214,7 @@ func TestATokenThatIsNotOfTheIssuerOrNotForThisServerIsRefused(t *testing.T) {
 		"audience": p.token(map[string]any{"aud": "other"}), "no audience": p.token(map[string]any{"aud": nil}),
 		"issuer": p.token(map[string]any{"iss": "https://id.example.org/"}), "no issuer": p.token(map[string]any{"iss": nil}),
 		"no subject": p.token(map[string]any{"sub": nil}), "subject": p.token(map[string]any{"sub": strings.Repeat("x", maxSubject+1)}),
-		"NUL in the subject":      p.token(map[string]any{"sub": "a\x00b"}),
+		"NUL in the subject": p.token(map[string]any{"sub": "a\x00b"}), "two lines of a subject": p.token(map[string]any{"sub": "a\nb"}),
 		"another's key":           p.signed(jose.RS256, "rsa", other, p.claims(nil)),
 		"unknown key":             p.signed(jose.RS256, "new", other, p.claims(nil)),
 		"public key as secret":    p.signed(jose.HS256, "rsa", pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: public}), p.claims(nil)),

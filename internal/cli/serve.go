@@ -186,8 +186,8 @@ func (a *app) openTo(ctx context.Context, conn *connection, f *serveFlags, addr 
 
 // completionsAt has targets complete their runs at the address that serve listens on.
 func (f *serveFlags) completionsAt(addr net.Addr) error {
-	if f.completionURL != "" || f.noCallbacks {
-		return nil // as it is
+	if f.completionURL != "" || f.noCallbacks || f.noWorker {
+		return nil // as it is: nothing here needs another one
 	}
 	if at, ok := addr.(*net.TCPAddr); ok && at.IP.IsUnspecified() {
 		return usage("--bind is %q, which means every address of this machine; set --completion-url to the one that targets call, such as https://tasks.example.org", f.bind)

@@ -141,7 +141,7 @@ func TestServeAcceptsTokensOfAnIdentityProvider(t *testing.T) {
 	keys := filepath.Join(s.dir, "keys.json")
 	require.NoError(t, os.WriteFile(keys, provider.KeySet(), 0o600))
 	s.env.OIDCIssuer, s.env.OIDCRoles, s.env.OIDCAudience = fakeissuer.URL, "viewer=staff, admin=root", "another"
-	url, errs, _ := s.serving("--no-worker", "--no-engines", "--bind", "0.0.0.0:0", "--completion-url", "http://127.0.0.1", "--oidc-jwks", keys,
+	url, errs, _ := s.serving("--no-worker", "--no-engines", "--bind", "0.0.0.0:0", "--oidc-jwks", keys,
 		"--oidc-audience", fakeissuer.Audience, "--oidc-role-claim", "groups", "--oidc-tenants-claim", "tenants")
 	require.NotContains(t, errs.String(), "there is no token", "not even while there is none")
 	url = "http://127.0.0.1" + url[strings.LastIndex(url, ":"):]
@@ -182,7 +182,7 @@ func TestServeCanLeaveOutEachOfItsParts(t *testing.T) {
 	require.Equal(t, []int{200, 404, 200}, []int{api, callbacks, health})
 	api, callbacks, health = statuses("--no-worker", "--no-callbacks")
 	require.Equal(t, []int{200, 0, 200}, []int{api, callbacks, health})
-	api, callbacks, health = statuses("--no-worker", "--no-api", "--bind", "0.0.0.0:0", "--completion-url", "http://127.0.0.1") // nothing that needs a token
+	api, callbacks, health = statuses("--no-worker", "--no-api", "--bind", "0.0.0.0:0") // nothing that needs a token
 	require.Equal(t, []int{404, 404, 200}, []int{api, callbacks, health})
 	api, callbacks, health = statuses("--no-api", "--no-callbacks") // a worker and its health
 	require.Equal(t, []int{404, 0, 200}, []int{api, callbacks, health})

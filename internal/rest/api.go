@@ -168,6 +168,7 @@ func (s *API) addOperations() {
 	s.addPlans()
 	s.addPlanCommands()
 	s.addAudit()
+	s.addTokens()
 	s.addDescription()
 }
 

@@ -32,6 +32,7 @@ var samples = map[string]string{
 	"publish-plan": `{"station": "mail", "plan_type": "none", "messages": [1]}`, "publish-plans": `{"plans": [{"station": "mail", "plan_type": "none", "messages": [1]}]}`,
 	"start-flow": `{"nodes": [{"id": "a", "type": "mail"}]}`, "append-nodes": `{"nodes": [{"type": "mail"}]}`, "resolve-node-of-flow": `{"status": "SUCCESS"}`,
 	"start-bulk": `{"action": "cancel", "filter": {"type": "mail"}}`, "answer-node": `{"values": {"a": 1}}`, "resolve-node-of-stream": `{"status": "SUCCESS"}`,
+	"create-token": `{"name": "n", "role": "viewer"}`,
 }
 
 // Every operation that changes something leaves an entry, and no other one does. A new one needs no code of

@@ -27,13 +27,13 @@ const dryRun = "dry-run"
 
 // things are the paths of single things, by their kinds.
 var things = []struct{ kind, path string }{
-	{audit.Task, taskAt}, {audit.Type, "/types/{type}"}, {audit.Rule, ruleAt}, {audit.Plan, planAt}, {audit.Flow, flowAt}, {audit.Stream, streamAt}, {audit.Bulk, jobAt},
+	{audit.Task, taskAt}, {audit.Type, "/types/{type}"}, {audit.Rule, ruleAt}, {audit.Plan, planAt}, {audit.Flow, flowAt}, {audit.Stream, streamAt}, {audit.Bulk, jobAt}, {audit.Token, tokenAt},
 	{"run", runAt}, {audit.Pauses, "/pauses"},
 }
 
 // collections are the paths of all things of a kind, under which new ones are made.
 var collections = map[string]string{
-	"/tasks": audit.Task, "/periodics": audit.Rule, "/plans": audit.Plan, "/flows": audit.Flow, "/bulk": audit.Bulk,
+	"/tasks": audit.Task, "/periodics": audit.Rule, "/plans": audit.Plan, "/flows": audit.Flow, "/bulk": audit.Bulk, "/tokens": audit.Token,
 }
 
 // recording is what the audit knows of an operation before any request.
@@ -68,6 +68,9 @@ func (r recording) entry(c huma.Context, g access.Grant) *store.AuditEntry {
 		ids[i] = c.Param(field)
 	}
 	e.Resource = strings.Join(ids, "/")
+	if id, _, whole := access.Split(e.Resource); whole && r.kind == audit.Token {
+		e.Resource = id // its secret stays out of the audit
+	}
 	if e.Tenant = (audit.Thing{Kind: r.kind, ID: e.Resource}).Tenant(); len(r.fields) == 0 || r.kind == "run" {
 		e.Tenant = c.Param("tenant")
 	}

@@ -39,6 +39,7 @@ var examples = map[string]string{
 	"KeepingInput":     `{"handle": "` + handleExample + `", "percent": 40, "message": "2 of 5 pages", "checkpoint": {"page": 2}}`,
 	"ParkingInput":     `{"handle": "` + handleExample + `", "for": "24h"}`,
 	"Completion":       `{"result": {"sent": 12}}`,
+	"MintingInput":     `{"name": "grafana", "role": "viewer", "expires_in": "90d"}`,
 	"ReturningInput":   `{"handle": "` + handleExample + `", "reason": "the worker stops"}`,
 }
 

@@ -19,7 +19,7 @@ import (
 
 // BenchmarkLists asks for pages of each list among MSCHEDULER_BENCH_TASKS tasks (100,000 if it is not set), as many
 // past lives, and a tenth as many of each other thing. It tells the median and the 99th percentile of what is rare,
-// what is nowhere and what sums up, too. Below 100 ms is wanted.
+// what is nowhere and what sums up, too. Below 100 ms is wanted; docs/performance.md has the numbers.
 func BenchmarkLists(b *testing.B) {
 	n := 100_000
 	if given := os.Getenv("MSCHEDULER_BENCH_TASKS"); given != "" {

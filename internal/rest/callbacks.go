@@ -56,6 +56,8 @@ func (s *API) addCallbacks() {
 		} {
 			op.Responses[strconv.Itoa(status)] = &huma.Response{Description: text, Content: content(refused, "application/json")}
 		}
+		// A token that is no part of a path, such as "..", leads to where nothing is.
+		op.Responses["404"].Content["application/problem+json"] = op.Responses["403"].Content["application/problem+json"]
 		doc.AddOperation(op)
 	}
 }

@@ -118,6 +118,10 @@ zones: ## the time zone database of this Go release becomes that of periodic rul
 	sed -n 's/^DATA=//p' "$$($(GO) env GOROOT)/lib/time/update.bash" > internal/calendar/zoneinfo.version
 	@cat internal/calendar/zoneinfo.version
 
+.PHONY: api
+api: build ## half an hour of generated requests against the REST API, with a token of each role
+	SECONDS_EACH=450 CI=true .ci/api
+
 .PHONY: bench
 bench: ## every scenario of mscheduler bench, small, as a table (ARGS="--uri ..." for MongoDB)
 	$(GO) run ./cmd/mscheduler bench --small $(ARGS)

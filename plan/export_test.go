@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/decision"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -18,3 +20,8 @@ func (p *Plans) Finish(ctx context.Context, plans []*repeat.Plan, unsent map[str
 
 // Skip lets time pass for p.
 func (p *Plans) Skip(d time.Duration) { p.store.Clock.Skip(d) }
+
+// Engine is an engine that works only when a test tells it to, and remembers plans meanwhile.
+func (p *Plans) Engine() *decision.Engine {
+	return decision.NewEngine(p.id, stepplan.EngineType, p.decider)
+}

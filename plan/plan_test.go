@@ -315,6 +315,44 @@ func TestTheResultOfATryIsKeptAlthoughAPersonRetriesItBeforeAnEngineIsTold(t *te
 	require.Len(t, w.ran, 2)
 }
 
+// An engine remembers a plan, another one decides about it, and a person is quicker than both.
+func TestTheResultOfATryIsKeptByAnEngineThatRemembersAnEarlierStep(t *testing.T) {
+	w := newWorld(t)
+	prod, err := producer.New(producer.Config{Database: w.db})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, prod.Close(context.Background())) }()
+	w.fails = func(args repeat.Args[string], _ int) error {
+		if args.Step == 3 {
+			return consumer.Fatal(errors.New("no data"))
+		}
+		return nil
+	}
+	remembers, err := plan.New(plan.Config{Database: w.db})
+	require.NoError(t, err)
+	e := remembers.Engine()
+	require.NoError(t, e.Start(t.Context()))
+	p := w.publish(every("p", 3))
+
+	mstest.Drain(t, w.c, mstest.SkipTime())
+	remembers.Skip(2 * time.Second)
+	e.Round(t.Context())
+	require.EqualValues(t, 2, w.get(p.ID).Step)
+
+	mstest.Drain(t, w.c, mstest.SkipTime())
+	w.plans.Skip(3 * time.Second)
+	_, _, err = w.plans.Drain(t.Context(), time.Now())
+	require.NoError(t, err)
+	require.EqualValues(t, 3, w.get(p.ID).Step)
+
+	mstest.Drain(t, w.c, mstest.SkipTime()) // no engine is told
+	_, err = prod.Retry(t.Context(), model.TaskID("", "report", "p@3"), "")
+	require.NoError(t, err)
+	remembers.Skip(2 * time.Second)
+	e.Round(t.Context())
+	e.Flush(t.Context())
+	require.Equal(t, []string{"1.0 OK report 1", "2.0 OK report 2", "3.0 ERROR no data"}, w.results(p.ID))
+}
+
 // A publisher dies before it sends the first step. Whoever publishes the plan again sends it, and else an
 // engine does.
 func TestTheFirstStepOfAPublisherThatDiesIsSent(t *testing.T) {

@@ -171,9 +171,14 @@ func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLif
 	for _, doc := range due {
 		add(doc, true)
 	}
+	// No write follows on ends of the past, so they need the document as it is stored.
+	pasts := map[string]bool{}
+	for _, l := range past {
+		pasts[d.Planner.Of(l)] = true
+	}
 	for _, l := range slices.Concat(lives, past) {
 		id := d.Planner.Of(l)
-		if doc, there := recent[id]; there && byID[id] == nil {
+		if doc, there := recent[id]; there && byID[id] == nil && !pasts[id] {
 			add(doc, false)
 			byID[id].recent = true
 		} else if byID[id] == nil && !slices.Contains(missing, id) {

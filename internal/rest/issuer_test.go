@@ -78,6 +78,25 @@ func TestRepeatedRequestsAreThoseOfOneSubject(t *testing.T) {
 	require.Equal(t, false, ben.ok("POST", "/api/v1/tasks", body)["created"], "an answer of his own")
 }
 
+// A later token of the same person may be for other tenants: it gets no answer about those of the first one.
+func TestAFirstAnswerIsForATokenOfTheSameTenants(t *testing.T) {
+	w, token := issued(t)
+	with := func(tenants any) *world {
+		return w.by(token(map[string]any{"roles": "root", "tenants": tenants})).as("Idempotency-Key", "k")
+	}
+	const body = `{"type": "mail"}`
+	require.Equal(t, "acme/mail/k", with("acme").ok("POST", "/api/v1/tasks", body)["id"])
+	require.Equal(t, "globex/mail/k", with("globex").ok("POST", "/api/v1/tasks", body)["id"])
+	require.Equal(t, "-/mail/k", with("*").ok("POST", "/api/v1/tasks", body)["id"])
+
+	const named = `{"type": "mail", "tenant": "acme", "key": "own"}`
+	first := with([]string{"acme", "globex"}).ok("POST", "/api/v1/tasks", named)
+	require.Equal(t, true, first["created"])
+	require.Equal(t, first, with([]string{"globex", "acme"}).ok("POST", "/api/v1/tasks", named), "the same tenants")
+	require.Equal(t, false, with([]string{"acme", "initech"}).ok("POST", "/api/v1/tasks", named)["created"], "an answer of its own")
+	with([]string{"globex", "initech"}).fails(http.StatusForbidden, "POST", "/api/v1/tasks", named)
+}
+
 func TestWhileTheKeysCannotBeReadNobodyIsToldThatATokenIsWrong(t *testing.T) {
 	i, err := fakeissuer.New()
 	require.NoError(t, err)

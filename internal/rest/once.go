@@ -30,7 +30,8 @@ const longestKept = 4 << 20
 // also that of what the request creates. So where the process died between the two, or the answer
 // could not be stored, the repetition is carried out, and creates nothing twice.
 //
-// Only successes are kept: what was refused changed nothing.
+// An answer is for its holder, and for a token of the same tenants. Only successes are kept: what was refused
+// changed nothing.
 func (s *API) once(c huma.Context, next func(huma.Context)) {
 	key := c.Header(idempotencyKey)
 	declared := slices.ContainsFunc(c.Operation().Parameters, func(p *huma.Param) bool { return p.Name == idempotencyKey })
@@ -41,7 +42,9 @@ func (s *API) once(c huma.Context, next func(huma.Context)) {
 	ctx, u := c.Context(), c.URL()
 	body, rest := s.readBody(c)
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", u.RawQuery, body))
-	who := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", grantOf(ctx).Who(), c.Operation().OperationID, u.Path, key))
+	grant := grantOf(ctx) // what the same person may see can change from token to token
+	tenants := slices.Sorted(slices.Values(grant.Tenants))
+	who := sha256.Sum256(fmt.Appendf(nil, "%q %t %q %q %q %q", grant.Who(), grant.Tenants == nil, tenants, c.Operation().OperationID, u.Path, key))
 	id := hex.EncodeToString(who[:])
 	first, err := s.store.Answers.Get(ctx, id)
 	if err != nil {

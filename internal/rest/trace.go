@@ -11,8 +11,9 @@ import (
 	"github.com/mscheduler/mscheduler/internal/tracing"
 )
 
-// traced has an operation belong to the trace of its request, and records a span of it. A span that
-// the context has is that of the service that mounts the API, and knows the request's.
+// traced has an operation belong to the trace of its request, and records a span of it. It comes after
+// [API.admit]: nobody without a token decides what is recorded. A span that the context has is that of
+// the service that mounts the API, and knows the request's.
 func (s *API) traced(op huma.Operation) func(huma.Context, func(huma.Context)) {
 	name := op.Method + " " + op.Path
 	return func(c huma.Context, next func(huma.Context)) {

@@ -8,6 +8,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/rest"
 )
 
@@ -37,6 +38,23 @@ func TestATaskThatIsSentOverHTTPBelongsToTheCallersTrace(t *testing.T) {
 	fetched := w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["mail"]}`)
 	require.Equal(t, stored, at(fetched, "tasks.0.traceparent"))
 	require.Equal(t, "shop=1", at(fetched, "tasks.0.tracestate"))
+}
+
+// Otherwise anybody who reaches the server decides how many spans it exports, and in which traces.
+func TestARequestThatIsRefusedHasNoSpan(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	w := newWorld(t, func(c *rest.Config) {
+		c.NoTokens, c.TracerProvider = false, sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	})
+	viewer, operator := w.with(access.Viewer), w.with(access.Operator)
+	w.header = http.Header{"Traceparent": {callersParent}}
+	w.fails(http.StatusUnauthorized, "GET", "/api/v1/tasks", "")
+	w.by("msk_x_y").fails(http.StatusUnauthorized, "GET", "/api/v1/tasks", "")
+	viewer.as("Traceparent", callersParent).fails(http.StatusForbidden, "POST", "/api/v1/tasks", `{"type": "mail"}`)
+	require.Empty(t, spans.GetSpans())
+	operator.as("Traceparent", callersParent).fails(http.StatusUnprocessableEntity, "POST", "/api/v1/tasks", "{}")
+	require.Len(t, spans.GetSpans(), 1, "what the operation refuses has one")
+	require.Equal(t, callersTrace, spans.GetSpans()[0].SpanContext.TraceID().String())
 }
 
 func TestATraceOfARequestIsHandedOnWithoutAProvider(t *testing.T) {

@@ -276,8 +276,37 @@ func TestTheIssuerChangesItsKey(t *testing.T) {
 	p.publish("rsa", rsaKey()) // it withdraws the other one
 	x.accepts(next)
 	x.hand.forward(keysFresh)
+	x.accepts(next) // and has the keys read meanwhile
+	require.NoError(t, x.issuer.keys.reads.Wait(t.Context()))
 	x.refuses(ErrNoToken, next, "192.0.2.1")
 	x.accepts(old)
+	p.publish("next", key)
+	x.hand.forward(keysStale * keysFresh)
+	x.refuses(ErrNoToken, old, "192.0.2.1") // nobody asked for so long that it waits
+	x.accepts(next)
+}
+
+// The request is over as soon as the issuer is asked, which then never answers.
+func TestNobodyWhoseKeyIsKnownWaitsWhileItIsReadAgain(t *testing.T) {
+	x, p := issued(t)
+	text := p.token(nil)
+	x.accepts(text)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	asked, over := make(chan struct{}, 10), make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	p.does(func(_ http.ResponseWriter, r *http.Request) {
+		cancel(errors.New("it waits"))
+		asked <- struct{}{}
+		select {
+		case <-r.Context().Done():
+		case <-over:
+		}
+	})
+	x.hand.forward(keysStale*keysFresh - 1)
+	_, err := x.Check(ctx, text, "192.0.2.1")
+	require.NoError(t, err)
+	<-asked
+	x.accepts(text)
 }
 
 // While the issuer does not answer, whoever has a token with a known key goes on, and nobody else is told that
@@ -367,6 +396,7 @@ func TestKeysOfAFileAreReadAgain(t *testing.T) {
 	write(`{"keys": "none"}`)
 	x.hand.forward(Window)
 	x.accepts(text) // the old ones count while the new ones cannot be read
+	require.NoError(t, x.issuer.keys.reads.Wait(t.Context()))
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	next, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "next", Key: other.Public()}}})

@@ -28,6 +28,8 @@ const (
 	// keysFresh is how old keys of a URL get before they are read again. Those of a file are read again after
 	// [Window]. So are both at a token whose key is unknown.
 	keysFresh = 5 * time.Minute
+	// keysStale times as old as that, they no longer count until they are read, unless that fails.
+	keysStale = 2
 	// keysKept is how long keys count while their issuer does not answer.
 	keysKept = 24 * time.Hour
 
@@ -67,15 +69,16 @@ func newKeyring(from string, remote bool, c clock.Clock, now func() time.Time, l
 	return k
 }
 
-// of returns the keys with which a token may be signed; none = the issuer has no such key. It waits for a read
-// only if it is patient, and then at most [keysTimeout]. Keys that should be read again count until they are:
-// while the issuer does not answer, nobody waits for it.
+// of returns the keys with which a token may be signed; none = the issuer has no such key. Keys that should be
+// read again count, and are read meanwhile. So in a process that checks tokens all the time, nobody whose key is
+// known waits for the issuer. It waits only if it is patient, for an unknown key and for those that nobody asked
+// for lately, which the issuer may have withdrawn.
 func (k *keyring) of(ctx context.Context, h jose.Header, patient bool) ([]crypto.PublicKey, error) {
-	keys, due, failing := k.known(h)
+	keys, due, stale, failing := k.known(h)
 	switch {
 	case len(keys) > 0 && !due, len(keys) == 0 && !patient:
 		return keys, nil
-	case len(keys) > 0 && (failing || !patient):
+	case len(keys) > 0 && (!stale || failing || !patient):
 		if k.reads.Len() == 0 {
 			_ = k.reads.Put(context.WithoutCancel(ctx), make(chan struct{})) // nobody closes the queue
 		}
@@ -90,27 +93,28 @@ func (k *keyring) of(ctx context.Context, h jose.Header, patient bool) ([]crypto
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if keys, _, failing = k.known(h); len(keys) == 0 && failing {
+	if keys, _, _, failing = k.known(h); len(keys) == 0 && failing {
 		return nil, ErrNoKeys
 	}
 	return keys, nil
 }
 
-// known are the keys for a token that the process has, whether they should be read again, and whether that
-// failed the last time.
-func (k *keyring) known(h jose.Header) (keys []crypto.PublicKey, due, failing bool) {
+// known are the keys for a token that the process has, whether they should be read again, whether they should
+// have been for long, and whether that failed the last time.
+func (k *keyring) known(h jose.Header) (keys []crypto.PublicKey, due, stale, failing bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	failing = k.err != nil
 	if k.at == (clock.Instant{}) || k.at.Since(k.clock) >= keysKept {
-		return nil, true, failing
+		return nil, true, true, failing
 	}
+	age := k.at.Since(k.clock)
 	for _, key := range k.keys {
 		if (h.KeyID == "" || h.KeyID == key.KeyID) && (key.Algorithm == "" || key.Algorithm == h.Algorithm) {
 			keys = append(keys, key.Key)
 		}
 	}
-	return keys, k.at.Since(k.clock) >= k.fresh && k.tried.Since(k.clock) >= Window, failing
+	return keys, age >= k.fresh && k.tried.Since(k.clock) >= Window, age >= keysStale*k.fresh, failing
 }
 
 // answer reads the keys for a batch of checks, unless that was tried just now.

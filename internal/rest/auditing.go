@@ -68,8 +68,8 @@ func (r recording) entry(c huma.Context, g access.Grant) *store.AuditEntry {
 		ids[i] = c.Param(field)
 	}
 	e.Resource = strings.Join(ids, "/")
-	if id, _, whole := access.Split(e.Resource); whole && r.kind == audit.Token {
-		e.Resource = id // its secret stays out of the audit
+	if r.kind == audit.Token { // also of what is nearly a token's text, the secret stays out of the audit
+		e.Resource, _ = access.ParseID("", e.Resource)
 	}
 	if e.Tenant = (audit.Thing{Kind: r.kind, ID: e.Resource}).Tenant(); len(r.fields) == 0 || r.kind == "run" {
 		e.Tenant = c.Param("tenant")

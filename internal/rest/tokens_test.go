@@ -39,6 +39,9 @@ func TestAnAdminCreatesListsAndRevokesTokens(t *testing.T) {
 	require.Equal(t, revoked, all.ok("POST", "/api/v1/tokens/"+id+"/revoke", ""), "again")
 	require.Eventually(t, func() bool { return shop.do("GET", "/api/v1/tasks?tenant=shop", "").status == http.StatusUnauthorized }, time.Minute, 10*time.Millisecond)
 	all.fails(http.StatusNotFound, "POST", "/api/v1/tokens/0000000000000000/revoke", "")
+	require.Contains(t, all.fails(http.StatusUnprocessableEntity, "POST", "/api/v1/tokens/"+text+"./revoke", ""), "path.id") // as it ended a sentence
+	w.with(access.Viewer).fails(http.StatusForbidden, "POST", "/api/v1/tokens/"+text+"./revoke", "")
+	require.Len(t, all.audit("?kind=token&outcome=refused&operation=revoke-token"), 3)
 
 	entries := all.audit("?kind=token&resource=" + id)
 	require.Len(t, entries, 3)

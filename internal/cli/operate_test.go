@@ -107,13 +107,16 @@ func TestEventsAreJSONLines(t *testing.T) {
 	require.Equal(t, []string{"claimed", "started", "finished"}, kinds)
 }
 
-func TestProgramsDoNotSeeTheDatabasesPassword(t *testing.T) {
+func TestProgramsDoNotSeeThePasswordsOfTheWorker(t *testing.T) {
 	s := newSession(t)
+	s.environ = []string{"OTEL_EXPORTER_OTLP_HEADERS=api-key=hunter2", "OTEL_EXPORTER_OTLP_TRACES_HEADERS=api-key=hunter2", "OTEL_SERVICE_NAME=shop"}
 	s.worker()
 	r := s.ok("send", "exec", "--args", `{"argv":["env"]}`, "--wait")
 	require.Contains(t, r.stdout, "PATH=/usr/bin:/bin")
 	require.Contains(t, r.stdout, "MSCHEDULER_TASK_ID=-/exec/")
+	require.Contains(t, r.stdout, "OTEL_SERVICE_NAME=shop")
 	require.NotContains(t, r.stdout, "MSCHEDULER_MONGODB_URI")
+	require.NotContains(t, r.stdout, "OTEL_EXPORTER_OTLP_")
 }
 
 func checks(t *testing.T, r result) map[string]finding {

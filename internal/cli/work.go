@@ -260,11 +260,12 @@ func together(ctx context.Context, one func(context.Context) error, others ...fu
 }
 
 // programEnv is the environment of exec tasks: the worker's own without its settings,
-// which hold the database's password.
+// which hold the database's password, and without those of its exporter of traces, which may
+// hold the key of a collector.
 func programEnv(environ []string) []string {
 	out := []string{}
 	for _, kv := range environ {
-		if !strings.HasPrefix(kv, "MSCHEDULER_") {
+		if !strings.HasPrefix(kv, "MSCHEDULER_") && !strings.HasPrefix(kv, "OTEL_EXPORTER_OTLP_") {
 			out = append(out, kv)
 		}
 	}

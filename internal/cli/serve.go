@@ -33,8 +33,8 @@ tenants. Then every request needs a token from the start.
 collector of traces (docs/traces.md).
 
 Asynchronous HTTP targets of periodic rules complete their runs at /api/v1/callbacks/{token}.
---completion-url is the address that they call. It is required where --bind is every address of
-the machine, and with --no-callbacks it is that of another process.
+--completion-url is the address that they call. A worker requires it where --bind is every address
+of the machine. With --no-callbacks it is that of another process.
 
 The first Ctrl-C (or SIGTERM) stops gracefully; see mscheduler work --help for the worker.
 /readyz then answers 503, and with --shutdown-delay serve answers other requests for so long, until

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -29,13 +30,16 @@ type chain struct {
 	events map[EventKind]int
 }
 
-// newChain starts it with that many tasks.
+// newChain starts it with that many tasks. Another process has the turn of the sweeper, and does nothing.
 func newChain(t *testing.T, tasks int) *chain {
 	t.Helper()
 	db := testdb.New(t)
 	setup, _ := prepared(t, db)
 	limitTo(t, setup, 1)
 	putMany(t, setup, map[string]int{limitedType: tasks}, nil)
+	mine, err := setup.store.Turns.Take(t.Context(), upkeep.Permit, "nobody", time.Hour)
+	require.NoError(t, err)
+	require.True(t, mine)
 	px, err := proxy.Start(testdb.URI(t))
 	require.NoError(t, err)
 	t.Cleanup(px.Close)
@@ -142,7 +146,7 @@ func TestALostAnswerToAnEndAndAClaimLosesNeither(t *testing.T) {
 			l.until(t, trap)
 			time.Sleep(20 * time.Millisecond) // the end would be of another time now
 			l.px.Drop()
-			l.begin(t, 3*time.Second) // sooner than a sweeper looks
+			l.begin(t, time.Minute)
 			l.letGo()
 			l.g.await(t)
 			require.Eventually(t, func() bool { return l.count(workerevent.Finished)+l.count(workerevent.Fenced) == tasks }, time.Minute, time.Millisecond, "%+v", l.Stats())

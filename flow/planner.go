@@ -124,7 +124,9 @@ func endsOf(doc *graph.Flow, lives []store.OutboxLife) (ends []flowplan.End) {
 
 // Complete implements [decision.Planner].
 func (p planner) Complete(w store.Decision[*graph.Flow], _ time.Time) error {
-	w.After.Decision = input.Random()
+	if w.After.Decision == w.Before.Decision { // not completed before
+		w.After.Decision = input.Random()
+	}
 	return p.complete(w.After, p.store.Flows.PlanIDs(w.Before))
 }
 

@@ -153,7 +153,9 @@ func (p planner) begun(ctx context.Context, rules []*schedule.Rule) (map[string]
 // Complete implements [decision.Planner]. It gives the tasks that a decision plans what a send of
 // their type gives to its tasks: the planner knows the rule alone.
 func (p planner) Complete(w store.RuleWrite, now time.Time) error {
-	w.After.Decision = input.Random()
+	if w.After.Decision == w.Before.Decision { // not completed before
+		w.After.Decision = input.Random()
+	}
 	w.After.QueuedAt = time.Time{}
 	if len(w.After.Queued) > 0 { // the mark by which every engine finds such rules
 		w.After.QueuedAt = cmp.Or(w.Before.QueuedAt, clock.Millis(now))

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -139,4 +140,34 @@ func TestATimeOrADurationThatCannotBeStoredIsRefusedByItsName(t *testing.T) {
 		require.ErrorIs(t, err, model.ErrInvalid)
 		require.EqualError(t, err, text, "all of it, and nothing else")
 	}
+}
+
+// heldOnce reports that the first decision is held although it is written.
+type heldOnce struct {
+	decision.Documents[*schedule.Rule]
+	said bool
+}
+
+func (h *heldOnce) Write(ctx context.Context, writes []store.RuleWrite) (applied []bool, refused map[int]error, err error) {
+	applied, refused, err = h.Documents.Write(ctx, writes)
+	if !h.said && err == nil {
+		h.said, applied, refused = true, make([]bool, len(writes)), map[int]error{0: store.ErrHeld}
+	}
+	return applied, refused, err
+}
+
+func TestATriggerThatWasWrittenAlthoughItsRuleSeemedHeldRunsOnce(t *testing.T) {
+	db := testdb.New(t)
+	p, err := New(Config{Database: db})
+	require.NoError(t, err)
+	r, err := p.Create(t.Context(), schedule.Spec{Name: "r", Cron: "0 0 1 1 *", Type: "tick"})
+	require.NoError(t, err)
+	held := &heldOnce{Documents: p.decider.Documents}
+	p.decider.Documents = held
+	_, err = p.Trigger(t.Context(), r.ID, TriggerOptions{Force: true})
+	require.NoError(t, err)
+	require.True(t, held.said)
+	n, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
 }

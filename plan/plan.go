@@ -159,6 +159,7 @@ func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i 
 		return nil, err
 	}
 	for _, doc := range plans {
+		doc.Decision = input.Random()
 		if err := p.complete(doc, nil); err != nil {
 			return nil, err
 		}
@@ -296,7 +297,6 @@ func (p *Plans) build(s repeat.Spec, now time.Time) (*repeat.Plan, error) {
 // complete names a decision. It is refused if it plans a step, beside what is known, that this process
 // cannot send.
 func (p *Plans) complete(doc *repeat.Plan, known []string) error {
-	doc.Decision = input.Random()
 	if slices.ContainsFunc(doc.Planned, func(pl repeat.Planned) bool { return pl.Do == stepplan.DoSend && !slices.Contains(known, pl.ID) }) {
 		return p.types.Unread(doc.Station)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/decision"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -69,6 +70,9 @@ func (planner) Decide(_ context.Context, cases []decision.Case[*repeat.Plan], no
 
 // Complete implements [decision.Planner].
 func (p planner) Complete(w store.Decision[*repeat.Plan], _ time.Time) error {
+	if w.After.Decision == w.Before.Decision { // not completed before
+		w.After.Decision = input.Random()
+	}
 	return p.complete(w.After, p.store.Plans.PlanIDs(w.Before))
 }
 

@@ -17,7 +17,8 @@ Fencing tokens that other systems saw after the backup may be greater than the n
 restored tasks, and these systems would refuse the new executions. The command raises the rev of
 each task that has not ended beyond every token given out before. It also releases the executions
 that were open at the backup, so that their tasks need not wait for a lapse and lose no budget.
-Parked executions stay open, because their completions may still come.
+Parked executions stay open, because their completions may still come. Tasks that cannot be decoded
+stay as they are; the command names them and fails after it has prepared the others.
 
 Stop all workers and servers first. The command refuses to run while a worker is alive. You can
 repeat it; each time raises the revs again, which is harmless.`
@@ -55,7 +56,7 @@ func (a *app) restored(ctx context.Context, c *connection, yes, dryRun bool) err
 	}
 	if dryRun {
 		a.say("nothing was changed")
-		return a.result(sum, restoredText(sum, "would be"))
+		return a.restoredSum(sum, "would be")
 	}
 	if err := a.confirm(yes, fmt.Sprintf("Raise the rev of %s of %s, and release %s?",
 		human.Plural(sum.Tasks, "task", "tasks"), c, human.Plural(sum.Released, "execution", "executions"))); err != nil {
@@ -67,12 +68,20 @@ func (a *app) restored(ctx context.Context, c *connection, yes, dryRun bool) err
 	if err != nil {
 		return err
 	}
-	return a.result(sum, restoredText(sum, "was"))
+	return a.restoredSum(sum, "were")
+}
+
+func (a *app) restoredSum(sum upkeep.RestoredSum, was string) error {
+	if err := a.result(sum, restoredText(sum, was)); err != nil || len(sum.Unreadable) == 0 {
+		return err
+	}
+	return coded(ExitFailed, "cannot decode %s: %s. They are left as they are; all others %s prepared. Repair or delete them, and repeat the command",
+		human.Plural(len(sum.Unreadable), "task", "tasks"), human.OneLine(strings.Join(sum.Unreadable, ", "), 2000), was)
 }
 
 func restoredText(sum upkeep.RestoredSum, was string) string {
 	var f fields
-	f.add("tasks", fmt.Sprintf("%d, whose rev %s raised", sum.Tasks, was))
+	f.add("tasks", fmt.Sprintf("%d, whose revs %s raised", sum.Tasks, was))
 	f.add("executions", fmt.Sprintf("%d released; %d parked, still open", sum.Released, sum.Parked))
 	return f.String()
 }

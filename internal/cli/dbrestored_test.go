@@ -21,7 +21,7 @@ func TestARestoredDatabaseIsPreparedOnceNoWorkerIsAlive(t *testing.T) {
 	}
 	r := s.ok("db", "restored", "--dry-run")
 	require.Contains(t, r.stderr, "nothing was changed")
-	require.Contains(t, r.stdout, "2, whose rev would be raised")
+	require.Contains(t, r.stdout, "2, whose revs would be raised")
 	require.EqualValues(t, 1, rev().Rev)
 	s.fails(ExitUsage, []string{"Raise the rev of 2 tasks", "pass --yes"}, "db", "restored")
 
@@ -37,4 +37,21 @@ func TestARestoredDatabaseIsPreparedOnceNoWorkerIsAlive(t *testing.T) {
 	require.Equal(t, upkeep.RestoredSum{Tasks: 2}, sum)
 	require.Greater(t, rev().Rev, int64(1000))
 	require.Contains(t, s.ok("audit", "list").stdout, "db restored")
+}
+
+func TestATaskThatCannotBeDecodedIsNamedWhenTheOthersOfARestoredDatabaseArePrepared(t *testing.T) {
+	s := newSession(t)
+	for _, key := range []string{"a", "b", "c"} {
+		s.ok("send", "t", "--key", key)
+	}
+	tasks := database(t, s).Collection("tasks")
+	_, err := tasks.UpdateByID(t.Context(), "-/t/b", bson.D{{Key: "$set", Value: bson.D{{Key: "generation", Value: "one"}}}})
+	require.NoError(t, err)
+	r := s.fails(ExitFailed, []string{"cannot decode 1 task: -/t/b."}, "db", "restored", "--yes", "-o", "json")
+	var sum upkeep.RestoredSum
+	r.json(&sum)
+	require.Equal(t, upkeep.RestoredSum{Tasks: 2, Unreadable: []string{"-/t/b"}}, sum)
+	raised, err := tasks.CountDocuments(t.Context(), bson.D{{Key: "rev", Value: bson.D{{Key: "$gt", Value: 1000}}}})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, raised)
 }

@@ -114,7 +114,7 @@ func (d *Decider[D]) finish(ctx context.Context, s *sent[D]) (done []D, err erro
 func (d *Decider[D]) remove(ctx context.Context, docs []D) (done bool) {
 	ctx, cancel := throughStop(ctx)
 	defer cancel()
-	err := d.Documents.CarriedOut(ctx, docs)
+	_, err := d.Documents.CarriedOut(ctx, docs)
 	if err != nil {
 		d.later(err)
 	}
@@ -150,9 +150,9 @@ func (d *Decider[D]) CarryOut(ctx context.Context, docs []D) (stuck int, err err
 			err = failed
 		}
 		stuck += len(s.held)
-		switch gone := d.Documents.CarriedOut(ctx, done); {
+		switch left, gone := d.Documents.CarriedOut(ctx, done); {
 		case errors.Is(gone, store.ErrHeld): // it is carried out once more, which changes nothing
-			stuck, err = stuck+len(done), gone
+			stuck, err = stuck+left, gone
 		case gone != nil:
 			return stuck, gone
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -191,8 +192,8 @@ func (s *decided[D]) appliedIn(ctx context.Context, coll *mongo.Collection, writ
 // CarriedOut removes what was carried out, which is all that is planned in the documents as they
 // are given, and the mark when nothing is left. It changes no rev. One write for each document
 // that nobody has decided since; of the others it takes out what was carried out, entry by entry.
-// [ErrHeld] when another client holds one of them; the others are done. Index: _id.
-func (s *decided[D]) CarriedOut(ctx context.Context, docs []D) error {
+// [ErrHeld] when another client holds some of them, and how many; the others are done. Index: _id.
+func (s *decided[D]) CarriedOut(ctx context.Context, docs []D) (held int, err error) {
 	doing := "removing an applied decision from " + s.one
 	gone := bson.D{d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}
 	x, err := s.sendEach(ctx, s.coll, doing, collect(docs, func(doc D) change {
@@ -200,9 +201,9 @@ func (s *decided[D]) CarriedOut(ctx context.Context, docs []D) error {
 		return change{id: id, guard: bson.D{d("rev", rev)}, update: gone}
 	}))
 	if err != nil || x.matched == len(docs) {
-		return err
+		return 0, err
 	}
-	missed := x.missed(doing)
+	missed, left := x.missed(doing), maps.Clone(x.held)
 	var pulls, marks []change // the mark goes after the last entry
 	for _, doc := range docs {
 		id := s.ID(doc)
@@ -215,11 +216,17 @@ func (s *decided[D]) CarriedOut(ctx context.Context, docs []D) error {
 	for _, changes := range [][]change{pulls, marks} {
 		x, err := s.sendEach(ctx, s.coll, doing, changes)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		missed = cmp.Or(missed, x.missed(doing))
+		for id := range x.held {
+			if left == nil {
+				left = map[string]bool{}
+			}
+			left[id] = true
+		}
 	}
-	return missed
+	return len(left), missed
 }
 
 // plannedQuestion asks whether there are documents with something decided before the given time

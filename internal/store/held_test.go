@@ -328,7 +328,9 @@ func TestWhatAHeldDocumentPlannedStaysAlone(t *testing.T) {
 		}
 		return ids
 	}
-	require.ErrorIs(t, s.Plans.CarriedOut(t.Context(), plans), store.ErrHeld)
+	n, err := s.Plans.CarriedOut(t.Context(), plans)
+	require.ErrorIs(t, err, store.ErrHeld)
+	require.Equal(t, 1, n)
 	require.Equal(t, []string{"3"}, left())
 	applied, refused, err := s.Plans.Write(t.Context(), writes)
 	require.NoError(t, err)
@@ -338,7 +340,8 @@ func TestWhatAHeldDocumentPlannedStaysAlone(t *testing.T) {
 		require.Equal(t, i != 3 && i != 5, is, "decision %d", i)
 	}
 	release()
-	require.NoError(t, s.Plans.CarriedOut(t.Context(), plans[3:4]))
+	_, err = s.Plans.CarriedOut(t.Context(), plans[3:4])
+	require.NoError(t, err)
 	require.Empty(t, left())
 }
 

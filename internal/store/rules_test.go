@@ -56,7 +56,8 @@ func TestWhatWasCarriedOutNeverComesBack(t *testing.T) {
 	require.Equal(t, []bool{true}, applied)
 
 	late := storedRule(t, st, "r") // somebody reads what is planned, and stands still
-	require.NoError(t, st.Rules.CarriedOut(t.Context(), []*schedule.Rule{first.After}))
+	_, err = st.Rules.CarriedOut(t.Context(), []*schedule.Rule{first.After})
+	require.NoError(t, err)
 	require.Empty(t, storedRule(t, st, "r").Planned)
 	require.Zero(t, storedRule(t, st, "r").PlannedAt, "the mark goes with the last entry")
 
@@ -72,13 +73,15 @@ func TestWhatWasCarriedOutNeverComesBack(t *testing.T) {
 	applied, _, err = st.Rules.Write(t.Context(), []store.RuleWrite{third})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, applied)
-	require.NoError(t, st.Rules.CarriedOut(t.Context(), []*schedule.Rule{second.After}))
+	_, err = st.Rules.CarriedOut(t.Context(), []*schedule.Rule{second.After})
+	require.NoError(t, err)
 	require.Equal(t, []string{"third"}, planIDs(storedRule(t, st, "r")))
 	require.NotZero(t, storedRule(t, st, "r").PlannedAt)
 	applied, _, err = st.Rules.Write(t.Context(), []store.RuleWrite{decision(late, "crossed")})
 	require.NoError(t, err)
 	require.Equal(t, []bool{false}, applied)
-	require.NoError(t, st.Rules.CarriedOut(t.Context(), []*schedule.Rule{third.After}))
+	_, err = st.Rules.CarriedOut(t.Context(), []*schedule.Rule{third.After})
+	require.NoError(t, err)
 	require.Zero(t, storedRule(t, st, "r").PlannedAt)
 }
 

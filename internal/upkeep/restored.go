@@ -22,6 +22,8 @@ type RestoredSum struct {
 	Tasks    int `json:"tasks"`    // that have not ended: each has a greater rev
 	Released int `json:"released"` // executions that were open
 	Parked   int `json:"parked"`   // executions that go on waiting for their completion
+	// Unreadable are the ids of tasks that cannot be decoded. They were left as they are.
+	Unreadable []string `json:"unreadable,omitempty"`
 }
 
 const (
@@ -30,7 +32,7 @@ const (
 	restoredTries    = 20
 )
 
-// All goes over all tasks, by id.
+// All goes over all tasks, by id. Those that cannot be decoded delay no others.
 func (r Restored) All(ctx context.Context) (sum RestoredSum, err error) {
 	types := tasktypes.New(r.Store)
 	if err := types.Fresh(ctx, 0); err != nil {
@@ -42,11 +44,15 @@ func (r Restored) All(ctx context.Context) (sum RestoredSum, err error) {
 		if err != nil {
 			return sum, err
 		}
-		tasks := make([]*model.Task, len(page.Docs))
-		for i, raw := range page.Docs {
-			if tasks[i], err = store.Decode(raw); err != nil {
-				return sum, err
+		var tasks []*model.Task
+		for _, raw := range page.Docs {
+			t, err := store.Decode(raw)
+			if err != nil {
+				id, _ := raw.Lookup("_id").StringValueOK()
+				sum.Unreadable = append(sum.Unreadable, id)
+				continue
 			}
+			tasks = append(tasks, t)
 		}
 		if err := r.some(ctx, types, tasks, &sum); err != nil || page.Next == nil {
 			return sum, err

@@ -67,7 +67,7 @@ func (s *Tasks) followAtOnce(ctx context.Context, follows []Follow, ends, claims
 		return false, false, nil
 	}
 	b := &batch{s: s.core, coll: s.tasks, doing: "writing task"}
-	limit := s.pace.limit(c.ids, false)
+	limit := s.pace.limit(c.ids, c.bytes(), false)
 	call, cancel := context.WithTimeout(naming(ctx, c.ids), limit+answerPatience)
 	defer cancel()
 	began := s.local.Monotonic()

@@ -37,14 +37,16 @@ type hold struct {
 	since time.Duration
 	last  time.Duration // when a write of it ran out of time last
 	probe time.Duration // when the next write of it may go out beside a batch
+	limit time.Duration // the longest time limit that a write of it alone ran out of
 }
 
-// note records that a write of that document alone ran out of time.
-func (h *held) note(coll *mongo.Collection, id string, c clock.Clock) {
+// note records that a write of that document alone ran out of its time limit.
+func (h *held) note(coll *mongo.Collection, id string, limit time.Duration, c clock.Clock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_, again := h.suspects[suspect{coll.Name(), id}]
 	s := h.of(coll, id, c)
+	s.limit = max(s.limit, limit)
 	if again {
 		s.last = c.Monotonic()
 		s.probe = s.last + min(max((s.last-s.since)/probeFraction, firstProbe), seldomProbe)
@@ -71,6 +73,16 @@ func (h *held) of(coll *mongo.Collection, id string, c clock.Clock) *hold {
 		h.suspects[key] = s
 	}
 	return s
+}
+
+// failed is the longest time limit that a write of the document alone ran out of.
+func (h *held) failed(coll *mongo.Collection, id string) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := h.suspects[suspect{coll.Name(), id}]; s != nil {
+		return s.limit
+	}
+	return 0
 }
 
 // free records that writes of those documents were answered.

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -367,4 +368,46 @@ func TestAHeldLifeTakesNoEntryFromTheOutboxOfAnother(t *testing.T) {
 	n, err := s.db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "outbox.kind", Value: "a"}})
 	require.NoError(t, err)
 	require.EqualValues(t, 21, n, "those of which only b was carried out, and the held one")
+}
+
+// Perhaps only the server is slow, so each try has more time than the one that failed.
+func TestADecisionThatRanOutOfTimeHasTwiceTheTimeAtTheNextTry(t *testing.T) {
+	var limits []int64
+	s, direct := openAs(t, options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName == "update" && e.Command.Lookup("update").StringValue() == "plans" {
+				limits = append(limits, e.Command.Lookup("maxTimeMS").AsInt64())
+			}
+		},
+	}))
+	require.NoError(t, s.Ready(t.Context()))
+	require.NoError(t, s.ReadClock(t.Context()))
+	plan := &repeat.Plan{ID: "p", Status: repeat.StatusRunning, Rev: 1}
+	_, err := s.Plans.Insert(t.Context(), []*repeat.Plan{plan})
+	require.NoError(t, err)
+	after := *plan
+	after.Rev, after.Decision = 2, "d"
+	release := (&stepping{T: t, db: direct}).hold("plans", "p")
+	limits = nil
+	for range 3 {
+		_, refused, err := s.Plans.Write(t.Context(), []store.Decision[*repeat.Plan]{{Before: plan, After: &after}})
+		require.NoError(t, err)
+		require.ErrorIs(t, refused[0], store.ErrHeld)
+	}
+	require.Len(t, limits, 3)
+	require.GreaterOrEqual(t, limits[1], min(2*limits[0]-2, 5000))
+	require.GreaterOrEqual(t, limits[2], min(2*limits[1]-2, 5000))
+	release()
+	limits = nil
+	applied, _, err := s.Plans.Write(t.Context(), []store.Decision[*repeat.Plan]{{Before: plan, After: &after}})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, applied)
+
+	// One that is large has time from the first try on.
+	again := after
+	again.Rev, again.Decision, again.Planned = 3, "e", []repeat.Planned{{ID: strings.Repeat("x", 500_000)}}
+	limits = nil
+	_, _, err = s.Plans.Write(t.Context(), []store.Decision[*repeat.Plan]{{Before: &after, After: &again}})
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, limits[0], int64(390))
 }

@@ -32,6 +32,7 @@ type batch struct {
 	coll    *mongo.Collection
 	doing   string // "writing task"
 	sharded bool
+	alone   bool // all documents are suspects: the caller waits for no others
 
 	mu    sync.Mutex
 	x     executed
@@ -61,6 +62,7 @@ func (s *core) send(ctx context.Context, coll *mongo.Collection, doing string, s
 		size = 1
 	}
 	others, probes, waiting := s.held.apart(coll, statements, s.local)
+	b.alone = len(others) == 0
 	for _, id := range waiting {
 		b.leaveOut(id)
 	}
@@ -81,11 +83,12 @@ func (s *core) send(ctx context.Context, coll *mongo.Collection, doing string, s
 func (b *batch) sendAll(ctx context.Context, all []command) (late []command) {
 	var mu sync.Mutex
 	one := func(c command) {
-		slow, err := b.sendOnce(ctx, c, b.s.pace.limit(c.ids, c.parts[0].insert != nil))
+		limit := b.s.pace.limit(c.ids, c.bytes(), c.parts[0].insert != nil)
+		slow, err := b.sendOnce(ctx, c, limit)
 		switch b.failed(err); slow.ids {
 		case 0:
 		case 1:
-			b.isHeld(&slow)
+			b.isHeld(&slow, limit)
 		default:
 			mu.Lock()
 			defer mu.Unlock()
@@ -141,7 +144,8 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 			b.unresolved(&c)
 			return
 		}
-		slow, err := b.sendOnce(ctx, c, b.s.pace.partLimit(c.ids))
+		limit := b.partLimit(&c)
+		slow, err := b.sendOnce(ctx, c, limit)
 		b.failed(err)
 		mu.Lock()
 		defer mu.Unlock()
@@ -154,7 +158,7 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 		}
 		switch {
 		case slow.ids == 1:
-			b.isHeld(&slow)
+			b.isHeld(&slow, limit)
 			found = true
 		case slow.ids > 1:
 			next = append(next, slow.split(fanout)...)
@@ -264,10 +268,25 @@ func (b *batch) leaveOut(id string) {
 	b.x.held[id], b.x.unsure[id] = true, true
 }
 
+// partLimit is the time limit of a part, or of a probe. A probe of a document that is no task, and for
+// which nothing else waits, has twice the time that was too short before: perhaps only the server is
+// slow. Any other has as long as before, up to mostPart.
+func (b *batch) partLimit(c *command) time.Duration {
+	limit := b.s.pace.partLimit(c.ids, c.bytes())
+	if c.ids > 1 {
+		return limit
+	}
+	failed := b.s.held.failed(b.coll, c.parts[0].ids[0])
+	if b.alone && b.coll.Name() != b.s.tasks.Name() {
+		return max(limit, min(2*failed, mostAlone))
+	}
+	return max(limit, min(failed, mostPart))
+}
+
 // isHeld records that a command of one document ran out of time.
-func (b *batch) isHeld(c *command) {
+func (b *batch) isHeld(c *command, limit time.Duration) {
 	id := c.parts[0].ids[0]
-	b.s.held.note(b.coll, id, b.s.local)
+	b.s.held.note(b.coll, id, limit, b.s.local)
 	b.leaveOut(id)
 }
 

@@ -13,11 +13,13 @@ const (
 	leastPart      = 50 * time.Millisecond  // of a part, or of one document alone
 	limitPerID     = 100 * time.Microsecond
 	limitPerInsert = 500 * time.Microsecond // a new document costs more than an update
+	limitPerKB     = 500 * time.Microsecond // of what is encoded
 	mostLimit      = 2500 * time.Millisecond
 	// A larger insert comes from one sender of many tasks. No other call waits for it.
 	sharedInsert = 1000
 	ownInsert    = 10 * time.Second
 	mostPart     = 500 * time.Millisecond
+	mostAlone    = 5 * time.Second // of one document that nothing else waits for
 	fewIDs       = 32
 )
 
@@ -58,8 +60,8 @@ func (p *pace) slow() {
 	}
 }
 
-// limit is the time limit of a command of so many ids.
-func (p *pace) limit(ids int, insert bool) time.Duration {
+// limit is the time limit of a command of so many ids and bytes.
+func (p *pace) limit(ids, bytes int, insert bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	each := limitPerID
@@ -69,12 +71,15 @@ func (p *pace) limit(ids int, insert bool) time.Duration {
 	case insert:
 		each = limitPerInsert
 	}
-	return min(max(leastLimit+time.Duration(ids)*each, 4*p.longest[sizeOf(ids)]), mostLimit)
+	return min(max(leastLimit+max(time.Duration(ids)*each, timeOf(bytes)), 4*p.longest[sizeOf(ids)]), mostLimit)
 }
 
 // partLimit is that of a part of a command that ran out of time, or of a probe.
-func (p *pace) partLimit(ids int) time.Duration {
+func (p *pace) partLimit(ids, bytes int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return min(max(leastPart+time.Duration(ids)*limitPerID, 2*p.longest[sizeOf(ids)]), mostPart)
+	return max(min(max(leastPart+time.Duration(ids)*limitPerID, 2*p.longest[sizeOf(ids)]), mostPart), min(timeOf(bytes), mostLimit))
 }
+
+// timeOf is what the server may need for so many bytes.
+func timeOf(bytes int) time.Duration { return time.Duration(bytes) * limitPerKB / (1 << 10) }

@@ -84,6 +84,13 @@ type command struct {
 	ordered bool // a statement that fails ends it
 }
 
+func (c *command) bytes() (n int) {
+	for _, enc := range c.encoded {
+		n += len(enc)
+	}
+	return n
+}
+
 func (c *command) each(f func(id string)) {
 	for _, st := range c.parts {
 		for _, id := range st.ids {

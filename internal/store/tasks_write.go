@@ -340,7 +340,7 @@ func (s *Tasks) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
 		filter = append(filter, d(e.Key, bson.Raw(e.Value.(bsoncore.Document)))) //nolint:forcetypeassert // made so
 	}
 	var after model.Task
-	limit := s.pace.limit(1, false)
+	limit := s.pace.limit(1, 0, false)
 	opts := returnAfter()
 	if err := xoptions.SetInternalFindOneAndUpdateOptions(opts, "addCommandFields", timeLimit(limit)); err != nil {
 		return nil, err
@@ -353,7 +353,7 @@ func (s *Tasks) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
 	case isNone(err):
 		return nil, nil
 	case isTimeLimit(err):
-		s.held.note(s.tasks, w.After.ID, s.local)
+		s.held.note(s.tasks, w.After.ID, limit, s.local)
 		return nil, fmt.Errorf("taking over task %s: %w", w.After.ID, ErrHeld)
 	case err != nil:
 		return nil, explain(err, "taking over task "+w.After.ID)

@@ -40,6 +40,8 @@ func (f *Flows) linkAppended(batch []string) {
 			more, err := f.linkOnce(ctx, some, appended, f.notLeft)
 			if err != nil {
 				f.log.Debug().Err(err).Msg("could not link appended nodes; an engine does it")
+			}
+			if store.Outage(err) || ctx.Err() != nil {
 				return
 			}
 			left = append(left, more...)
@@ -58,7 +60,7 @@ func (f *Flows) notLeft(doc *graph.Flow) bool {
 func anyStream(*graph.Flow) bool { return true }
 
 // linkOnce decides once about those of the streams that are wanted, and returns those about which there
-// is more to decide. upTo says up to which number nodes are linked.
+// is more to decide, beside the error for those that the database refuses. upTo says up to which number nodes are linked.
 func (f *Flows) linkOnce(ctx context.Context, ids []string, upTo func(*graph.Flow) int64, wanted func(*graph.Flow) bool) (more []string, err error) {
 	began := clock.Read(f.store.Local())
 	docs, err := f.store.Flows.ByIDs(ctx, ids)
@@ -86,16 +88,18 @@ func (f *Flows) linkOnce(ctx context.Context, ids []string, upTo func(*graph.Flo
 	if len(writes) == 0 {
 		return more, nil
 	}
-	applied, err := f.decider.Several(ctx, began, writes)
+	applied, refused, err := f.decider.Several(ctx, began, writes)
 	if err != nil {
 		return nil, err
 	}
 	for i, w := range writes {
-		if !applied[i] || !w.After.DueAt.IsZero() && !w.After.DueAt.After(f.store.Clock.Now()) {
+		if refused[i] != nil { // it is due soon
+			err = errors.Join(err, refused[i])
+		} else if !applied[i] || !w.After.DueAt.IsZero() && !w.After.DueAt.After(f.store.Clock.Now()) {
 			more = append(more, w.After.ID)
 		}
 	}
-	return more, nil
+	return more, err
 }
 
 // linkDue links the nodes of streams that are due.

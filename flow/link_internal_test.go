@@ -59,6 +59,53 @@ func TestEndsAreDecidedAlthoughNodesToLinkCannotBeRead(t *testing.T) {
 	require.False(t, answers[1].Changed)
 }
 
+// Of streams that are linked together, one is held and another was decided by somebody else in between.
+func TestAHeldStreamKeepsNoOtherFromBeingLinkedAgain(t *testing.T) {
+	f, err := New(Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	ids := []string{"s/crossed", "s/free", "s/held"}
+	for _, id := range ids {
+		_, err = f.Append(t.Context(), "s", id[2:], graph.NodeSpec{ID: "a", Type: "t"})
+		require.NoError(t, err)
+		require.NoError(t, f.Flush(t.Context()))
+		nodes, err := flowspec.Append("s", id[2:], []graph.NodeSpec{{ID: "b", Type: "t"}}, nil, f.store.Clock.Now())
+		require.NoError(t, err)
+		nodes[0].No = 2
+		require.NoError(t, f.store.Nodes.Append(t.Context(), nodes))
+	}
+	f.decider.Documents = &refusing{Documents: f.decider.Documents, held: "s/held", crossed: "s/crossed"}
+	more, err := f.linkOnce(t.Context(), ids, everything, anyStream)
+	require.ErrorIs(t, err, store.ErrHeld)
+	require.Equal(t, []string{"s/crossed"}, more)
+	doc, err := f.Get(t.Context(), "s/free")
+	require.NoError(t, err)
+	require.Len(t, doc.Nodes, 2)
+}
+
+// refusing writes no decision about two documents.
+type refusing struct {
+	decision.Documents[*graph.Flow]
+	held, crossed string
+}
+
+func (r *refusing) Write(ctx context.Context, writes []store.Decision[*graph.Flow]) (applied []bool, refused map[int]error, err error) {
+	applied, refused = make([]bool, len(writes)), map[int]error{}
+	for i, w := range writes {
+		switch w.After.ID {
+		case r.held:
+			refused[i] = store.ErrHeld
+		case r.crossed:
+		default:
+			some, _, err := r.Documents.Write(ctx, writes[i:i+1])
+			if err != nil {
+				return nil, nil, err
+			}
+			applied[i] = some[0]
+		}
+	}
+	return applied, refused, nil
+}
+
 func TestExplainCountsTheNodesBeforeOneThatIsNotLinked(t *testing.T) {
 	d := newDriven(t)
 	var nodes []graph.NodeSpec

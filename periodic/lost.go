@@ -104,8 +104,11 @@ func (p planner) sweepAfter(ctx context.Context, last *string) (found int, err e
 	}
 	// Whoever decided in between has more to say than this: it is looked at again next time.
 	for some := range slices.Chunk(writes, perDecision) {
-		_, refused := p.decider.Several(ctx, began, some)
-		err = errors.Join(err, refused)
+		_, refused, failed := p.decider.Several(ctx, began, some)
+		err = errors.Join(err, failed)
+		for _, why := range refused {
+			err = errors.Join(err, why)
+		}
 	}
 	return found, err
 }

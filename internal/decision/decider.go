@@ -69,19 +69,19 @@ func (d *Decider[D]) One(ctx context.Context, began clock.Instant, w store.Decis
 	patience, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err = store.WhileHeld(patience, func() error {
-		some, err := d.Several(ctx, began, []store.Decision[D]{w})
+		some, refused, err := d.Several(ctx, began, []store.Decision[D]{w})
 		applied = err == nil && some[0]
-		return err
+		return errors.Join(err, refused[0])
 	})
 	return applied, err
 }
 
 // Several is [Decider.One] for decisions about some documents, which are to be small. It does not
-// wait: of documents that another client holds, the error is [store.ErrHeld].
-func (d *Decider[D]) Several(ctx context.Context, began clock.Instant, writes []store.Decision[D]) (applied []bool, err error) {
+// wait: refused has, by index, [store.ErrHeld] for documents that another client holds.
+func (d *Decider[D]) Several(ctx context.Context, began clock.Instant, writes []store.Decision[D]) (applied []bool, refused map[int]error, err error) {
 	v := d.portion(ctx, began, writes)
 	if v.err != nil {
-		return nil, v.err
+		return nil, nil, v.err
 	}
 	if done := d.rest(ctx, began, v.sent); len(done) > 0 {
 		d.remove(ctx, done)
@@ -89,10 +89,7 @@ func (d *Decider[D]) Several(ctx context.Context, began clock.Instant, writes []
 	if slices.Contains(v.applied, true) {
 		d.heard.ofDecision()
 	}
-	for _, why := range v.refused {
-		return v.applied, why
-	}
-	return v.applied, nil
+	return v.applied, v.refused, nil
 }
 
 // Decided carries out at once what new documents plan, which a caller has just stored. began is when

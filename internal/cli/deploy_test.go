@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -221,5 +223,43 @@ func TestTheManifestsFitTheBinary(t *testing.T) {
 			require.Equal(t, "http", service.Spec.Ports[0].TargetPort)
 			require.NotEmpty(t, flags.Lookup("shutdown-delay").Value.String())
 		}
+	}
+}
+
+// A deployment without replicas gets its first one for any task that it would run.
+func TestTheAutoscalerCountsTheTypesThatWorkRuns(t *testing.T) {
+	scaled := yamlFile[struct {
+		Spec struct {
+			ScaleTargetRef struct{ Name string }
+			Triggers       []struct{ Metadata struct{ Query string } }
+		}
+	}](t, "../../deploy/keda/scaledobject.yaml")[0].Spec
+	require.Equal(t, "mscheduler-work", scaled.ScaleTargetRef.Name)
+	require.Len(t, scaled.Triggers, 1)
+	found := regexp.MustCompile(`type=~("[^"]*")`).FindStringSubmatch(scaled.Triggers[0].Metadata.Query)
+	require.NotNil(t, found)
+	text, err := strconv.Unquote(found[1]) // strings of PromQL are those of Go
+	require.NoError(t, err)
+	counted := regexp.MustCompile("^(?:" + text + ")$")
+
+	s := newSession(t)
+	s.start("work", "--worker-id", "w1") // allow-exec is off in the deployment, too
+	var workers struct {
+		Workers []struct {
+			ID    string
+			Types []string
+		}
+	}
+	s.eventually("a worker", func() bool {
+		r := s.run("worker", "list", "-o", "json")
+		return r.code == ExitOK && json.Unmarshal([]byte(r.stdout), &workers) == nil && len(workers.Workers) == 1
+	})
+	require.Contains(t, workers.Workers[0].Types, "http")
+	require.Contains(t, workers.Workers[0].Types, "mscheduler.callback")
+	for _, typ := range workers.Workers[0].Types {
+		require.True(t, counted.MatchString(typ), "%s does not count %s", text, typ)
+	}
+	for _, typ := range []string{"mail", "exec", "mscheduler.node"} { // which it does not run
+		require.False(t, counted.MatchString(typ), "%s counts %s", text, typ)
 	}
 }

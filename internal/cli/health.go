@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,7 +15,9 @@ import (
 const healthHelp = `Ask a process of serve or work whether it is there: the URL of its /livez, or of its /readyz. The exit code
 is 0 if it says so. A container can check itself by this, where there is no other program:
 
-  mscheduler health http://127.0.0.1:9090/readyz`
+  mscheduler health http://127.0.0.1:9090/readyz
+
+It does not read the configuration file: a mistake there must not restart a process that lives.`
 
 // healthTimeout is how long the process may take to answer.
 const healthTimeout = 5 * time.Second
@@ -22,6 +25,10 @@ const healthTimeout = 5 * time.Second
 func (a *app) healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "health URL", Short: "Ask a process whether it is there", Long: healthHelp, Args: one("the URL of /livez or /readyz"),
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { // instead of [app.configure], which reads the file
+			a.origins = map[string]string{}
+			return errors.Join(a.settle(cmd.Flags().Lookup("output"), nil), a.checkOutput(cmd))
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			u, err := url.Parse(args[0])
 			if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

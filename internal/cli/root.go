@@ -175,9 +175,8 @@ func fixed(values ...string) cobra.CompletionFunc {
 const moreOutputs = "outputs"
 
 func (a *app) checkShared(cmd *cobra.Command) error {
-	wanted := append([]string{"table", "json", "yaml"}, strings.Fields(cmd.Annotations[moreOutputs])...)
-	if last := len(wanted) - 1; !slices.Contains(wanted, a.flags.output) {
-		return usage("%s is %q; want %s or %s", a.from("output"), a.flags.output, strings.Join(wanted[:last], ", "), wanted[last])
+	if err := a.checkOutput(cmd); err != nil {
+		return err
 	}
 	if _, err := secret.Parse(cmp.Or(a.origins[secretKey], "MSCHEDULER_SECRET_KEY"), a.Env.SecretKey); err != nil {
 		return &codedError{ExitUsage, err}
@@ -185,6 +184,14 @@ func (a *app) checkShared(cmd *cobra.Command) error {
 	level, err := parseLevel(a.from("log-level"), a.flags.logLevel)
 	a.level.set(level)
 	return err
+}
+
+func (a *app) checkOutput(cmd *cobra.Command) error {
+	wanted := append([]string{"table", "json", "yaml"}, strings.Fields(cmd.Annotations[moreOutputs])...)
+	if last := len(wanted) - 1; !slices.Contains(wanted, a.flags.output) {
+		return usage("%s is %q; want %s or %s", a.from("output"), a.flags.output, strings.Join(wanted[:last], ", "), wanted[last])
+	}
+	return nil
 }
 
 // Checks of the number of arguments that say what is wanted.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -37,6 +36,7 @@ func (a *app) checkConfig(cmd *cobra.Command, known error, own func(ctx context.
 	if err := a.printSettings(cmd); err != nil {
 		return err
 	}
+	known = errors.Join(known, a.checkTraces(ctx))
 	t, err := a.target(ctx)
 	if err != nil {
 		return errors.Join(known, err)
@@ -113,7 +113,7 @@ func (o *observeFlags) check() error {
 // checkServe is what serve would find wrong at its start.
 func (a *app) checkServe(ctx context.Context, c *connection, f *serveFlags, answers bool) error {
 	at, err := checkAddress("--bind", f.bind)
-	if err != nil {
+	if err != nil || at == nil { // that there is none is known already
 		return err
 	}
 	err = f.completionsAt(at)
@@ -134,13 +134,16 @@ func (a *app) printSettings(cmd *cobra.Command) error {
 		settings = append(settings, shownSetting{name, value, from})
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Name == "config" || inFiles(f) {
+		switch {
+		case f.Name == "uri":
 			add(f.Name, withoutCredentials(f.Value.String()))
+		case f.Name == "config" || inFiles(f):
+			add(f.Name, withoutUser(f.Value.String()))
 		}
 	})
 	key := ""
 	if a.Env.SecretKey != "" {
-		key = "***"
+		key = masked
 	}
 	add(secretKey, key)
 	t := newTable("SETTING", "VALUE", "FROM")
@@ -148,20 +151,4 @@ func (a *app) printSettings(cmd *cobra.Command) error {
 		t.add(s.Name, s.Value, s.From)
 	}
 	return a.resultTable(map[string]any{"settings": settings}, t, "")
-}
-
-// withoutCredentials is a value that may be a URI, without user name, password and what its query says of them.
-func withoutCredentials(uri string) string {
-	uri = credentials.ReplaceAllString(uri, "//***@")
-	head, query, found := strings.Cut(uri, "?")
-	if !found {
-		return uri
-	}
-	options := strings.Split(query, "&")
-	for i, o := range options {
-		if name, _, _ := strings.Cut(o, "="); strings.Contains(strings.ToLower(name), "password") || strings.EqualFold(name, "authMechanismProperties") {
-			options[i] = name + "=***"
-		}
-	}
-	return head + "?" + strings.Join(options, "&")
 }

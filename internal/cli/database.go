@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -82,14 +81,6 @@ func (a *app) validDatabase(name string) error {
 		return usage("%s is %q; want at most 63 bytes without / \\ . space \" $ * < > : | ?", a.from("database"), name)
 	}
 	return nil
-}
-
-var credentials = regexp.MustCompile(`//[^/@\s]*@`)
-
-// withoutSecrets takes user name and password out of an error about a URI.
-func withoutSecrets(text, uri string) string {
-	text = strings.ReplaceAll(text, uri, "it")
-	return credentials.ReplaceAllString(text, "//***@")
 }
 
 // connection is an open connection to a target, with all that a command may work through.

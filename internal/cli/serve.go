@@ -101,6 +101,8 @@ func (a *app) serveCommand() *cobra.Command {
 func (f *serveFlags) prepare(cfg consumer.Config) (err error) {
 	f.periodic, f.flow, f.plan = !f.noEngines, !f.noEngines, !f.noEngines
 	switch {
+	case f.bind == "":
+		return usage("--bind is empty; want an address such as 127.0.0.1:8080, or :8080 for every address of the machine")
 	case f.completionAddr != "":
 		return usage("--completion-addr belongs to work; serve accepts completions at --bind")
 	case f.shutdownDelay < 0 || f.shutdownDelay > time.Minute:

@@ -98,7 +98,7 @@ func (a *app) configure(cmd *cobra.Command) error {
 	case given:
 		a.Env.SecretKey, a.origins[secretKey] = key.Values[0], key.Where()
 	}
-	if file.open && (given || credentials.MatchString(a.flags.uri) && a.origins["uri"] == mine["uri"].Where()) {
+	if file.open && (given || withoutCredentials(a.flags.uri) != a.flags.uri && a.origins["uri"] == mine["uri"].Where()) {
 		a.say("mscheduler: other users can read the secrets in %s; to change that: chmod o-r", a.flags.config)
 	}
 	return errors.Join(errs...)
@@ -223,11 +223,12 @@ func settingNames(flags *pflag.FlagSet, all bool) (names []string) {
 
 // setFlag gives a flag the value of a file. It does not count as given on the command line.
 func setFlag(f *pflag.Flag, s form.Setting) error {
-	if list, ok := f.Value.(pflag.SliceValue); ok {
-		return list.Replace(s.Values)
-	}
 	if s.List {
-		return s.Wrong("has a list; want one value")
+		list, ok := f.Value.(pflag.SliceValue)
+		if !ok {
+			return s.Wrong("has a list; want one value")
+		}
+		return list.Replace(s.Values)
 	}
 	err := f.Value.Set(s.Values[0])
 	if err == nil {
@@ -238,6 +239,8 @@ func setFlag(f *pflag.Flag, s form.Setting) error {
 		err = errors.New("want true or false")
 	case "int":
 		err = errors.New("want a whole number")
+	case "stringSlice":
+		err = errors.New("want a list, or values separated by commas")
 	}
 	return s.Wrong("is %q; %v", s.Values[0], err)
 }

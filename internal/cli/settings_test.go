@@ -55,6 +55,23 @@ func TestTheFileConfiguresAWorker(t *testing.T) {
 	require.Equal(t, ExitOK, stop().code)
 }
 
+// The text of a list setting means in a file what it means on the command line and in a variable.
+func TestATextOfAListIsDividedAtCommas(t *testing.T) {
+	for text, want := range map[string][]string{
+		"a": {"a"}, "a=x,b=y": {"a=x", "b=y"}, `'"a,b",c'`: {"a,b", "c"}, `""`: {}, `["a,b", c]`: {"a,b", "c"}, "[]": {},
+	} {
+		var f issuerFlags
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		f.register(flags)
+		name := filepath.Join(t.TempDir(), "mscheduler.yaml")
+		require.NoError(t, os.WriteFile(name, []byte("serve: {oidc-roles: "+text+"}"), 0o600))
+		file, err := readSettings(name)
+		require.NoError(t, err, text)
+		require.NoError(t, setFlag(flags.Lookup("oidc-roles"), file.of("serve")["oidc-roles"]))
+		require.ElementsMatch(t, want, f.roles, text)
+	}
+}
+
 func TestMistakesInAConfigurationFileHaveTheirPlaces(t *testing.T) {
 	s := newSession(t)
 	for _, c := range []struct{ text, say string }{
@@ -69,6 +86,7 @@ func TestMistakesInAConfigurationFileHaveTheirPlaces(t *testing.T) {
 		{"work: {periodic: sometimes}", `:1:8: work.periodic is "sometimes"; want true or false`},
 		{"work: {poll-interval: soon}", `:1:8: work.poll-interval is "soon"; want a duration`},
 		{"work: {concurrency: [1]}", ":1:8: work.concurrency has a list; want one value"},
+		{`work: {tenant: 'a"b'}`, `:1:8: work.tenant is "a\"b"; want a list, or values separated by commas`},
 		{"uri: [a]", ":1:1: uri has a list; want one value"},
 		{"secret-key: [a]", ":1:1: secret-key has a list; want one value"},
 		{"uri: {a: b}", ":1:1: uri has fields; want a value"},
@@ -96,7 +114,8 @@ func TestMistakesInAConfigurationFileHaveTheirPlaces(t *testing.T) {
 func TestSecretsThatOthersCanReadAreWarnedOf(t *testing.T) {
 	s := newSession(t)
 	for text, secret := range map[string]bool{
-		"secret-key: " + strings.Repeat("ab", 32): true, "uri: mongodb://u:p@h": true, "uri: mongodb://h": false, "prefix: x": false,
+		"secret-key: " + strings.Repeat("ab", 32): true, "uri: mongodb://u:p@h": true, "uri: mongodb://u:p/w@h": true, "uri: mongodb://u:p w@h": true,
+		"uri: mongodb://h/?authMechanismProperties=AWS_SESSION_TOKEN:x": true, "uri: mongodb://h": false, "uri: mongodb://h/?tls=true": false, "prefix: x": false,
 	} {
 		s.uri = ""
 		file := s.settings(text)
@@ -206,6 +225,24 @@ func TestCheckConfigShowsWhereEachSettingComesFrom(t *testing.T) {
 	require.Equal(t, ExitUnreachable, table.code, table.stderr)
 	require.Regexp(t, `(?m)^uri +mongodb://\*\*\*@127\.0\.0\.1:1/\?authMechanismProperties=\*\*\* +--uri$`, table.stdout)
 	require.NotContains(t, table.stdout+table.stderr, "hush")
+}
+
+func TestCheckConfigFindsWhatKeepsTheProcessFromStarting(t *testing.T) {
+	s := newSession(t)
+	s.environ = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}
+	for _, command := range []string{"serve", "work"} {
+		start := s.fails(ExitUsage, []string{"OTEL_EXPORTER_OTLP_PROTOCOL is"}, command)
+		check := s.fails(ExitUsage, nil, command, "--check-config")
+		require.Contains(t, check.stderr, strings.TrimSpace(start.stderr))
+	}
+	s.environ = s.environ[:1]
+	s.ok("work", "--check-config") // the collector need not be there
+
+	file := s.settings("serve: {bind: ''}")
+	for _, args := range [][]string{{"serve", "--config", file}, {"serve", "--bind", ""}, {"serve", "--bind", "", "--completion-url", "http://127.0.0.1"}} {
+		s.fails(ExitUsage, []string{"--bind is empty; want an address"}, args...)
+		s.fails(ExitUsage, []string{"--bind is empty; want an address"}, append(args, "--check-config")...)
+	}
 }
 
 func TestCheckConfigFindsAllThatIsWrongWithoutListening(t *testing.T) {

@@ -18,10 +18,9 @@ import (
 // flushTime is how long a process that ends waits for its last spans to be exported.
 const flushTime = 5 * time.Second
 
-// exportTraces has this process export spans by OTLP where OpenTelemetry's variables say so, until stop
-// is called. The exporter and the SDK read the other variables themselves: headers, certificates, sampler,
-// batches, attributes of the service.
-func (a *app) exportTraces(ctx context.Context) (stop func(), err error) {
+// exporter exports spans by OTLP where OpenTelemetry's variables say so; nil = they do not. It reads their other
+// variables itself: headers, certificates, time limits.
+func (a *app) exporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	set := map[string]string{}
 	for _, kv := range a.Environ {
 		if name, value, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "OTEL_") && value != "" {
@@ -30,7 +29,7 @@ func (a *app) exportTraces(ctx context.Context) (stop func(), err error) {
 	}
 	endpoint := set["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] + set["OTEL_EXPORTER_OTLP_ENDPOINT"]
 	if endpoint == "" || strings.EqualFold(set["OTEL_SDK_DISABLED"], "true") || set["OTEL_TRACES_EXPORTER"] == "none" {
-		return func() {}, nil
+		return nil, nil
 	}
 	if e := set["OTEL_TRACES_EXPORTER"]; e != "" && e != "otlp" {
 		return nil, usage("OTEL_TRACES_EXPORTER is %q; want otlp or none", e)
@@ -40,11 +39,29 @@ func (a *app) exportTraces(ctx context.Context) (stop func(), err error) {
 			return nil, usage("%s is %q; want http/protobuf", name, p)
 		}
 	}
-	log := a.logger()
-	otel.SetErrorHandler(exportErrors{log})
+	otel.SetErrorHandler(exportErrors{a.logger()})
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, usage("exporting traces: %v", err)
+	}
+	return exporter, nil
+}
+
+// checkTraces is what [app.exportTraces] would find wrong.
+func (a *app) checkTraces(ctx context.Context) error {
+	exporter, err := a.exporter(ctx)
+	if err != nil || exporter == nil {
+		return err
+	}
+	return exporter.Shutdown(ctx)
+}
+
+// exportTraces has this process export spans, if it should, until stop is called. The SDK reads
+// OpenTelemetry's variables of the sampler, of batches and of the service's attributes itself.
+func (a *app) exportTraces(ctx context.Context) (stop func(), err error) {
+	exporter, err := a.exporter(ctx)
+	if err != nil || exporter == nil {
+		return func() {}, err
 	}
 	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "mscheduler"), attribute.String("service.version", version())),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
@@ -57,7 +74,7 @@ func (a *app) exportTraces(ctx context.Context) (stop func(), err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			log.Warn().Err(err).Msg("could not export the last spans")
+			a.logger().Warn().Err(err).Msg("could not export the last spans")
 		}
 	}, nil
 }

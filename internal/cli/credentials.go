@@ -80,8 +80,8 @@ func withoutUser(text string) string {
 	return scheme + "://" + masked + "@" + rest
 }
 
-// quoted is a piece of an error's text between quotation marks.
-var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+// quotation is a piece of an error's text between quotation marks.
+var quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
 // withoutSecrets takes what may be secret out of the driver's error about a URI, which quotes pieces of it.
 func withoutSecrets(text, uri string) string {
@@ -95,7 +95,7 @@ func withoutSecrets(text, uri string) string {
 			}
 		}
 	}
-	return quoted.ReplaceAllStringFunc(text, func(q string) string {
+	return quotation.ReplaceAllStringFunc(text, func(q string) string {
 		piece, err := strconv.Unquote(q)
 		for _, s := range secrets {
 			if s != "" && (err != nil || strings.Contains(s, piece) || strings.Contains(piece, s)) {

@@ -24,7 +24,7 @@ func TestNoShownURIHasItsPassword(t *testing.T) {
 		"mongodb://app:%hush@db/x":              "***",
 		"mongodb://app:hush":                    "***",
 		"mongodb://db/?appName=hush@b":          "***",
-		"mongodb+srv://db/?srvMaxHosts=hush@b@":  "***",
+		"mongodb+srv://db/?srvMaxHosts=hush@b@": "***",
 		"postgres://app:hush@db/x":              "***",
 		"app:hush@db":                           "***",
 	} {

@@ -74,7 +74,8 @@ func (a *app) exportTraces(ctx context.Context) (stop func(), err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			a.logger().Warn().Err(err).Msg("could not export the last spans")
+			log := a.logger()
+			log.Warn().Err(err).Msg("could not export the last spans")
 		}
 	}, nil
 }

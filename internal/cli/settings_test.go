@@ -58,7 +58,7 @@ func TestTheFileConfiguresAWorker(t *testing.T) {
 // The text of a list setting means in a file what it means on the command line and in a variable.
 func TestATextOfAListIsDividedAtCommas(t *testing.T) {
 	for text, want := range map[string][]string{
-		"a": {"a"}, "a=x,b=y": {"a=x", "b=y"}, `'"a,b",c'`: {"a,b", "c"}, `""`: {}, `["a,b", c]`: {"a,b", "c"}, "[]": {},
+		"a": {"a"}, `"a=x,b=y"`: {"a=x", "b=y"}, `'"a,b",c'`: {"a,b", "c"}, `""`: {}, `["a,b", c]`: {"a,b", "c"}, "[]": {},
 	} {
 		var f issuerFlags
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -108,7 +108,7 @@ func TestBadUsageNamesWhatIsWrong(t *testing.T) {
 		{[]string{"flow", "start", "/no/such"}, "there is no file /no/such"},
 		{[]string{"flow", "start", "x", "--args", "{"}, "--args is not JSON"},
 		{[]string{"flow", "start", "x", "--key", ""}, "key is empty"},
-		{[]string{"flow", "list", "--status", "DONE"}, `--status is "DONE"; want one of INIT, RUNNING, PENDING, FINISH`},
+		{[]string{"flow", "list", "--status", "DONE"}, `--status is "DONE"; want one of RUNNING, PENDING, FINISH`},
 		{[]string{"flow", "list", "--limit", "0"}, "--limit is 0; want 1 to 1000"},
 		{[]string{"flow", "list", "--tenant", "a/b"}, `--tenant is "a/b"`},
 		{[]string{"flow", "retry", "k"}, "requires the id of a flow and the id of a node"},

@@ -188,6 +188,42 @@ func TestAnExecutionLongAfterTheSendHasATraceOfItsOwn(t *testing.T) {
 	require.True(t, linksTo(process, send))
 }
 
+func TestARetriedTaskBelongsToTheTraceOfWhoRetriesIt(t *testing.T) {
+	w := newTracedWorld(t)
+	sent := w.send(t.Context())
+	fails := func(ctx context.Context, _ *Task[int]) (model.None, error) {
+		_, err := Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil })
+		require.NoError(t, err)
+		return model.None{}, Fatal(errors.New("out of paper"))
+	}
+	w.drain(Config{TracerProvider: w.tp}, fails)
+	from := []tracetest.SpanStub{w.one("send spanned")}
+	for _, retry := range []func(ctx context.Context) error{
+		func(ctx context.Context) error {
+			_, err := w.p.Retry(ctx, sent.ID, "")
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := w.p.RetryFrom(ctx, sent.ID, "charge", "")
+			return err
+		},
+	} {
+		require.NoError(t, retry(t.Context()), "without a span the task keeps what it has")
+		w.drain(Config{TracerProvider: w.tp}, fails)
+		from = append(from, from[len(from)-1])
+		ctx, person := w.tp.Tracer("a service").Start(t.Context(), "person")
+		require.NoError(t, retry(ctx))
+		person.End()
+		w.drain(Config{TracerProvider: w.tp}, fails)
+		from = append(from, tracetest.SpanStub{SpanContext: person.SpanContext()})
+	}
+	lives := w.named("process spanned")
+	require.Len(t, lives, len(from))
+	for i, life := range lives {
+		require.True(t, linksTo(life, from[i]), "life %d", i)
+	}
+}
+
 func TestAMalformedTraceOfATaskIsIgnored(t *testing.T) {
 	w := newTracedWorld(t)
 	sent := w.send(t.Context())

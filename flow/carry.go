@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -228,7 +229,7 @@ func (p planner) renew(ctx context.Context, id string, do todo) error {
 			return p.apply(t, do), nil
 		}
 		now := p.store.Clock.Now()
-		d := lifecycle.Draft{Held: true, Options: t.Options}
+		d := lifecycle.Draft{Held: true, Options: t.Options, Trace: do.flow.Trace}
 		d.Typed(p.types.Get(t.Type))
 		after, err := lifecycle.SendAgain(t, d, model.RestartFailed|model.RestartSucceeded|model.KeepArgs, now)
 		if err != nil {
@@ -267,7 +268,7 @@ func (p planner) resend(ctx context.Context, id string, do todo) error {
 	}
 	d := lifecycle.Draft{
 		Tenant: last.Tenant, Type: last.Type, Key: last.Key, Category: last.Category, Creator: last.Creator, Args: last.Args,
-		Priority: &last.Priority, Held: true, Options: last.Options,
+		Priority: &last.Priority, Held: true, Options: last.Options, Trace: cmp.Or(do.flow.Trace, last.Trace),
 	}
 	d.Typed(p.types.Get(last.Type))
 	origin := *last.Origin

@@ -66,6 +66,7 @@ func (p planner) startChild(ctx context.Context, do todo) (*graph.Flow, error) {
 		child, err = flowplan.Begin(child, child.CreatedAt)
 	}
 	if err == nil {
+		child.Trace = do.flow.Trace
 		err = p.typed(ctx, child)
 	}
 	if err != nil {

@@ -83,6 +83,7 @@ func (p planner) spread(ctx context.Context, todos []todo, held map[string]error
 			}
 			d := flowspec.Element(do.flow, i, k, st.Life, do.plan.Items[k], st.Elements[k] == flowplan.ElementWaits)
 			d.Typed(p.types.Get(v.Task.Type))
+			d.Trace = do.flow.Trace
 			tasks, of = append(tasks, lifecycle.NewTask(d, now)), append(of, do.flow.ID)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -22,6 +24,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/internal/tracing"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -48,6 +51,8 @@ type Config struct {
 	// engine may call it, and it may be called twice for the same node. Calls come one at a time;
 	// ctx ends after a minute. Defaults to none. A warning is logged in any case.
 	OnPending func(ctx context.Context, f *graph.Flow, node, reason string)
+	// TracerProvider records spans of starts and appends, see docs/traces.md. Defaults to none.
+	TracerProvider trace.TracerProvider
 	// Clock is for tests. Defaults to the machine's.
 	Clock model.Clock
 	// Logger gets what an operator should know. Defaults to the zero Logger, which is silent.
@@ -77,6 +82,7 @@ type Flows struct {
 	secrets *secret.Box // nil = none
 	joins   map[string]flowplan.JoinFunc
 	alerts  alerts
+	tracer  tracing.Tracer
 	log     zerolog.Logger
 	decider *decision.Decider[*graph.Flow]
 	streams streams
@@ -99,7 +105,7 @@ func New(cfg Config) (*Flows, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Flows{store: st, id: id, types: tasktypes.New(st), secrets: box, joins: map[string]flowplan.JoinFunc{}, memory: memory{flows: map[string]*memo{}}, alerts: alerts{call: cfg.OnPending}, log: cfg.Logger.With().Str("engine_id", id).Logger()}
+	f := &Flows{store: st, id: id, types: tasktypes.New(st), secrets: box, joins: map[string]flowplan.JoinFunc{}, memory: memory{flows: map[string]*memo{}}, alerts: alerts{call: cfg.OnPending}, tracer: tracing.New(cfg.TracerProvider), log: cfg.Logger.With().Str("engine_id", id).Logger()}
 	for name, join := range cfg.Joins {
 		f.joins[name] = func(parents []flowplan.Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error) {
 			defer func() {
@@ -145,7 +151,7 @@ func Validate(s graph.Spec) error {
 // Start stores a flow, completely or not at all, and starts its first node. If a flow with the key
 // exists, Start returns that flow, whose Created is false, and changes nothing. With a session in ctx
 // the flow is part of the caller's transaction, and begins a few seconds after the commit.
-func (f *Flows) Start(ctx context.Context, s graph.Spec) (*graph.Flow, error) {
+func (f *Flows) Start(ctx context.Context, s graph.Spec) (started *graph.Flow, err error) {
 	if err := f.ready(ctx); err != nil {
 		return nil, fmt.Errorf("starting a flow: %w", err)
 	}
@@ -165,6 +171,9 @@ func (f *Flows) Start(ctx context.Context, s graph.Spec) (*graph.Flow, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting a flow: %w", err)
 	}
+	from, end := f.tracer.Begin(ctx, "start flow", now, attribute.String("mscheduler.flow", doc.ID))
+	defer func() { end(err) }()
+	doc.Trace = from
 	began := clock.Read(f.store.Local())
 	if err := f.typed(ctx, doc); err != nil {
 		return nil, fmt.Errorf("starting the flow %s: %w", doc.ID, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/consumer"
@@ -28,6 +29,7 @@ type world struct {
 	t     *testing.T
 	db    *mongo.Database
 	flows *flow.Flows
+	tp    trace.TracerProvider // nil = none
 
 	mu     sync.Mutex
 	broken map[string]bool
@@ -54,6 +56,7 @@ func newWorld(t *testing.T, change ...func(*flow.Config)) *world {
 	var err error
 	w.flows, err = flow.New(cfg)
 	require.NoError(t, err)
+	w.tp = cfg.TracerProvider
 	w.work()
 	w.run(w.flows.Run)
 	return w
@@ -61,7 +64,7 @@ func newWorld(t *testing.T, change ...func(*flow.Config)) *world {
 
 // work hires a worker.
 func (w *world) work() {
-	c, err := consumer.New(consumer.Config{Database: w.db})
+	c, err := consumer.New(consumer.Config{Database: w.db, TracerProvider: w.tp})
 	require.NoError(w.t, err)
 	require.NoError(w.t, consumer.Handle(c, model.NewType[terms, sum]("add"), w.add))
 	w.run(c.Run)

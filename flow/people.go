@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tracing"
 )
 
 // Resolve ends a PENDING node as SUCCESS or ERROR for a person; remark describes what the person
@@ -53,10 +54,18 @@ func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, err
 }
 
 // RetryFrom begins a new life of a node and of all nodes behind it. The node runs at once; the others
-// wait for their parents again. RetryFrom is refused while one of these nodes runs.
+// wait for their parents again. RetryFrom is refused while one of these nodes runs. If ctx has a span,
+// what runs again belongs to its trace.
 func (f *Flows) RetryFrom(ctx context.Context, id, node string) (*graph.Flow, error) {
 	return f.change(ctx, "retrying from a node of", id, node, func(doc *graph.Flow, i int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
-		return flowplan.RetryFrom(doc, i, in, now)
+		after, err := flowplan.RetryFrom(doc, i, in, now)
+		if err != nil || after == doc {
+			return after, err
+		}
+		if from := tracing.Of(ctx, now); from != nil || doc.Kind == graph.KindStream {
+			after.Trace = from
+		}
+		return after, nil
 	})
 }
 

@@ -59,6 +59,14 @@ func (planner) Tasks(f *graph.Flow) (tasks []*model.Task) {
 	return tasks
 }
 
+// Trace implements [decision.Planner]. The tasks of a stream have the traces of its appends.
+func (planner) Trace(f *graph.Flow) *model.Trace {
+	if f.Kind == graph.KindStream {
+		return nil
+	}
+	return f.Trace
+}
+
 func (planner) WithoutPlans(f *graph.Flow) *graph.Flow {
 	c := *f
 	c.Planned, c.PlannedAt = nil, time.Time{}

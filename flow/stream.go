@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
@@ -62,12 +64,18 @@ func (f *Flows) Append(ctx context.Context, scene, group string, nodes ...graph.
 	if err != nil {
 		return nil, fmt.Errorf("appending to a stream: %w", err)
 	}
-	records, err := flowspec.Append(scene, group, sealed.Nodes, input.Random, f.store.Clock.Now())
+	now := f.store.Clock.Now()
+	records, err := flowspec.Append(scene, group, sealed.Nodes, input.Random, now)
 	if err != nil {
 		return nil, fmt.Errorf("appending to a stream: %w", err)
 	}
 	a := &appending{scene: scene, group: group, nodes: records, done: make(chan error, 1)}
 	a.id, a.key = flowspec.StreamID(scene, group)
+	from, end := f.tracer.Begin(ctx, "append", now, attribute.String("mscheduler.flow", a.id), attribute.Int("mscheduler.nodes", len(records)))
+	defer func() { end(err) }()
+	for _, n := range records {
+		n.Task.Trace = from
+	}
 	if store.InTransaction(ctx) {
 		err = f.appendIn(ctx, a)
 	} else if err = f.streams.appends.Put(ctx, a); err == nil {

@@ -29,10 +29,14 @@ type driven struct {
 	last time.Time // the tick that was decided last
 }
 
-func newDriven(t *testing.T, s schedule.Spec) *driven {
+func newDriven(t *testing.T, s schedule.Spec, change ...func(*Config)) *driven {
 	db := testdb.New(t)
 	d := &driven{t: t}
-	p, err := New(Config{Database: db, Clock: ahead{clock.System(), &d.off}})
+	cfg := Config{Database: db, Clock: ahead{clock.System(), &d.off}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	p, err := New(cfg)
 	require.NoError(t, err)
 	prod, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)

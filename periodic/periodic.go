@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -18,6 +19,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
+	"github.com/mscheduler/mscheduler/internal/tracing"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -45,6 +47,8 @@ type Config struct {
 	// or base64. During a key rotation it lists several keys, separated by commas: the first
 	// encrypts, all decrypt. Defaults to none: rules with such keys are then refused.
 	SecretKey string
+	// TracerProvider records spans of ticks, see docs/traces.md. Defaults to none.
+	TracerProvider trace.TracerProvider
 	// Clock is for tests. Defaults to the machine's clock.
 	Clock model.Clock
 	// Logger receives messages for operators. Defaults to the zero Logger, which is silent.
@@ -58,6 +62,7 @@ type Periodic struct {
 	id      string
 	types   *tasktypes.Cache
 	secrets *secret.Box // nil = none
+	tracer  tracing.Tracer
 	log     zerolog.Logger
 	decider *decision.Decider[*schedule.Rule]
 
@@ -81,8 +86,8 @@ func New(cfg Config) (*Periodic, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Periodic{store: st, types: tasktypes.New(st), id: id, secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}}
-	p.decider = decision.New(decision.Config[*schedule.Rule]{Store: st, Planner: planner{p}, Documents: st.Rules, Types: p.types, Log: p.log, Count: p.count})
+	p := &Periodic{store: st, types: tasktypes.New(st), id: id, secrets: box, tracer: tracing.New(cfg.TracerProvider), log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}}
+	p.decider = decision.New(decision.Config[*schedule.Rule]{Store: st, Planner: planner{p}, Documents: st.Rules, Types: p.types, Log: p.log, Count: p.count, Begin: p.begin})
 	return p, nil
 }
 

@@ -36,6 +36,9 @@ func (planner) Tasks(r *schedule.Rule) (tasks []*model.Task) {
 	return tasks
 }
 
+// Trace implements [decision.Planner]: each tick has a span of its own, see [Periodic.begin].
+func (planner) Trace(*schedule.Rule) *model.Trace { return nil }
+
 func (planner) WithoutPlans(r *schedule.Rule) *schedule.Rule {
 	c := *r
 	c.Planned, c.PlannedAt = nil, time.Time{}

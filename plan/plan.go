@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/decision"
@@ -19,6 +22,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/internal/tracing"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -42,6 +46,8 @@ type Config struct {
 	// separated by commas. The first seals, all open. Defaults to none: plans with such keys are
 	// refused.
 	SecretKey string
+	// TracerProvider records spans of publications, see docs/traces.md. Defaults to none.
+	TracerProvider trace.TracerProvider
 	// Clock is for tests. Defaults to the machine's.
 	Clock model.Clock
 	// Logger gets what an operator should know. Defaults to the zero Logger, which is silent.
@@ -55,6 +61,7 @@ type Plans struct {
 	id      string
 	types   *tasktypes.Cache
 	secrets *secret.Box // nil = none
+	tracer  tracing.Tracer
 	log     zerolog.Logger
 	decider *decision.Decider[*repeat.Plan]
 }
@@ -75,7 +82,7 @@ func New(cfg Config) (*Plans, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plans{store: st, id: id, types: tasktypes.New(st), secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger()}
+	p := &Plans{store: st, id: id, types: tasktypes.New(st), secrets: box, tracer: tracing.New(cfg.TracerProvider), log: cfg.Logger.With().Str("engine_id", id).Logger()}
 	p.decider = p.newDecider()
 	return p, nil
 }
@@ -123,7 +130,7 @@ func (p *Plans) PublishMany(ctx context.Context, specs []repeat.Spec) ([]*repeat
 	return plans, nil
 }
 
-func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i int, err error) error) ([]*repeat.Plan, error) {
+func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i int, err error) error) (published []*repeat.Plan, err error) {
 	began := clock.Read(p.store.Local())
 	if !store.InTransaction(ctx) {
 		bounded, cancel := context.WithTimeout(ctx, publishTimeout)
@@ -158,8 +165,15 @@ func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i 
 	if err := p.types.Fresh(store.Outside(ctx), tasktypes.MaxAge); err != nil {
 		return nil, err
 	}
+	about := attribute.Int("mscheduler.plans", len(plans))
+	if len(plans) == 1 {
+		about = attribute.String("mscheduler.plan", plans[0].ID)
+	}
+	from, end := p.tracer.Begin(ctx, "publish", now, about)
+	defer func() { end(err) }()
 	for _, doc := range plans {
 		doc.Decision = input.Random()
+		doc.Trace = from
 		if err := p.complete(doc, nil); err != nil {
 			return nil, err
 		}
@@ -382,9 +396,16 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 }
 
 // Reset has a plan that is ERROR go on: the step that failed starts again. It is refused for other
-// plans, and while the document of the plan is broken.
+// plans, and while the document of the plan is broken. If ctx has a span, the steps belong to its trace
+// from then on.
 func (p *Plans) Reset(ctx context.Context, id string) (*repeat.Plan, error) {
-	return p.change(ctx, "resetting", id, stepplan.Reset)
+	return p.change(ctx, "resetting", id, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
+		after, err := stepplan.Reset(doc, now)
+		if err == nil {
+			after.Trace = cmp.Or(tracing.Of(ctx, now), doc.Trace)
+		}
+		return after, err
+	})
 }
 
 // maxTries is how often a decision is made anew when somebody else decided in between.

@@ -37,10 +37,14 @@ type world struct {
 	fails func(args repeat.Args[string], attempt int) error
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, change ...func(*plan.Config)) *world {
 	w := &world{t: t, db: testdb.New(t)}
 	var err error
-	w.plans, err = plan.New(plan.Config{Database: w.db})
+	cfg := plan.Config{Database: w.db}
+	for _, f := range change {
+		f(&cfg)
+	}
+	w.plans, err = plan.New(cfg)
 	require.NoError(t, err)
 	w.c = w.worker("")
 	return w

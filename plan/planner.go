@@ -49,6 +49,8 @@ func (planner) PlannedBytes(p *repeat.Plan) (n int) {
 	return n
 }
 
+func (planner) Trace(p *repeat.Plan) *model.Trace { return p.Trace }
+
 func (planner) WithoutPlans(p *repeat.Plan) *repeat.Plan {
 	c := *p
 	c.Planned, c.PlannedAt = nil, time.Time{}

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/tracing"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -39,9 +41,9 @@ func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, 
 
 // Retry runs a task again now. A task that waits for a retry becomes due at once, in the same
 // life. A task that ended without success begins a new life with a fresh budget. remark gives
-// the reason; it may be empty.
+// the reason; it may be empty. If ctx has a span, the task belongs to its trace from then on.
 func (p *Producer) Retry(ctx context.Context, id, remark string) (*model.Task, error) {
-	return p.command(ctx, "retrying", id, remark, lifecycle.RetryNow)
+	return p.command(ctx, "retrying", id, remark, again(ctx, lifecycle.RetryNow))
 }
 
 // RetryFrom is [Producer.Retry] from a named step on: earlier steps keep their saved values,
@@ -51,9 +53,20 @@ func (p *Producer) RetryFrom(ctx context.Context, id, step, remark string) (*mod
 	if err := input.StepName("step", step); err != nil {
 		return nil, fmt.Errorf("retrying task %s: %w", id, err)
 	}
-	return p.command(ctx, "retrying", id, remark, func(t *model.Task, remark string, eff lifecycle.Effective, now time.Time) (*model.Task, error) {
+	return p.command(ctx, "retrying", id, remark, again(ctx, func(t *model.Task, remark string, eff lifecycle.Effective, now time.Time) (*model.Task, error) {
 		return lifecycle.RetryFrom(t, step, remark, eff, now)
-	})
+	}))
+}
+
+// again has what a retry makes of a task belong to the trace of who asks for it.
+func again(ctx context.Context, rule commandRule) commandRule {
+	return func(t *model.Task, remark string, eff lifecycle.Effective, now time.Time) (*model.Task, error) {
+		after, err := rule(t, remark, eff, now)
+		if err == nil {
+			after.Trace = cmp.Or(tracing.Of(ctx, now), t.Trace)
+		}
+		return after, err
+	}
 }
 
 // Resolve ends a Pending task as ManuallyProcessed. remark describes what was done.

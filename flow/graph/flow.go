@@ -60,6 +60,11 @@ type Flow struct {
 	// Parent is the node that started the flow, its life as generation; nil = none did.
 	Parent *model.Origin `bson:"parent,omitempty"`
 
+	// Trace is the span that started the flow, or that last retried it, to which its tasks belong; nil =
+	// none. A node of a stream has the trace of its append in its task, so of a stream it is that of the
+	// last retry.
+	Trace *model.Trace `bson:"trace,omitempty"`
+
 	Status    Status    `bson:"status"`
 	Reason    string    `bson:"reason,omitempty"` // why it ended early, or waits for a person
 	Closed    bool      `bson:"closed,omitempty"` // it ended early: nothing starts any more

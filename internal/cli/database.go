@@ -155,13 +155,13 @@ func (a *app) dial(t target) (*connection, error) {
 	}
 	a.onClose(func(ctx context.Context) { _ = c.producer.Close(ctx) })
 	c.admin = admin.New(c.producer)
-	if c.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log}); err != nil {
+	if c.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, TracerProvider: a.traces, Logger: log}); err != nil {
 		return nil, err
 	}
-	if c.flows, err = flow.New(flow.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log}); err != nil {
+	if c.flows, err = flow.New(flow.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, TracerProvider: a.traces, Logger: log}); err != nil {
 		return nil, err
 	}
-	c.plans, err = plan.New(plan.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log})
+	c.plans, err = plan.New(plan.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, TracerProvider: a.traces, Logger: log})
 	return c, err
 }
 

@@ -63,7 +63,13 @@ func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
 	var tasks []*model.Task
 	var of []string // a task's document
 	for _, doc := range docs {
+		from := d.Planner.Trace(doc)
 		for _, t := range d.Planner.Tasks(doc) {
+			if t.Trace == nil && from != nil {
+				traced := *t
+				traced.Trace = from
+				t = &traced
+			}
 			tasks, of = append(tasks, t), append(of, d.Documents.ID(doc))
 		}
 	}

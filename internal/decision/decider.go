@@ -43,6 +43,10 @@ type Config[D any] struct {
 	Size func(D) int
 	// Count, if it is not nil, counts what a decision that was written says.
 	Count func(store.Decision[D])
+	// Begin, if it is not nil, begins the spans of what a decision says before it is written, and gives
+	// their contexts to the tasks that it plans. end, if it is not nil, is called once it was written and
+	// its tasks were sent, or were not.
+	Begin func(ctx context.Context, w store.Decision[D], now time.Time) (end func(error))
 }
 
 // Decider writes the decisions of one planner and carries them out. [Decider.One] is safe for
@@ -215,6 +219,7 @@ func (d *Decider[D]) portion(ctx context.Context, began clock.Instant, writes []
 	}
 	ctx, cancel := throughStop(ctx)
 	defer cancel()
+	spans := d.begin(ctx, writes)
 	if v.applied, v.refused, v.err = d.write(ctx, writes); store.Classify(v.err) == store.Ambiguous {
 		// What was applied all the same would be nobody's until a sweep finds it.
 		applied, err := d.Documents.Applied(ctx, writes)
@@ -242,7 +247,26 @@ func (d *Decider[D]) portion(ctx context.Context, began clock.Instant, writes []
 		v.sent = sent[D]{}
 		d.later(err)
 	}
+	for i, end := range spans {
+		if v.applied[i] && end != nil {
+			end(err)
+		}
+	}
 	return v
+}
+
+// begin begins the spans of decisions. Those of decisions that are not written never end, so nobody sees
+// them.
+func (d *Decider[D]) begin(ctx context.Context, writes []store.Decision[D]) []func(error) {
+	if d.Begin == nil {
+		return nil
+	}
+	now := d.Store.Clock.Now()
+	spans := make([]func(error), len(writes))
+	for i, w := range writes {
+		spans[i] = d.Begin(ctx, w, now)
+	}
+	return spans
 }
 
 // measure measures a decision that was written.

@@ -21,6 +21,9 @@ type Planner[D any] interface {
 	// are to be sent.
 	PlannedBytes(d D) int
 	Tasks(d D) []*model.Task
+	// Trace is the span that led to the document, which its tasks belong to unless they have one of their
+	// own; nil = none.
+	Trace(d D) *model.Trace
 	// WithoutPlans is a copy of the document from which everything planned is removed.
 	WithoutPlans(d D) D
 

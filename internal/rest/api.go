@@ -111,11 +111,11 @@ func New(c Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := periodic.New(periodic.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, Logger: c.Logger})
+	rules, err := periodic.New(periodic.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, TracerProvider: c.TracerProvider, Logger: c.Logger})
 	if err != nil {
 		return nil, err
 	}
-	plans, err := plan.New(plan.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, Logger: c.Logger})
+	plans, err := plan.New(plan.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, TracerProvider: c.TracerProvider, Logger: c.Logger})
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func New(c Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	flows, err := flow.New(flow.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, Logger: c.Logger})
+	flows, err := flow.New(flow.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, TracerProvider: c.TracerProvider, Logger: c.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -67,3 +67,24 @@ func TestATraceOfARequestIsHandedOnWithoutAProvider(t *testing.T) {
 	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "malformed"}`)
 	require.Nil(t, at(w.ok("GET", "/api/v1/tasks/-/mail/malformed", ""), "trace"))
 }
+
+func TestFlowsAndPlansOverHTTPBelongToTheCallersTrace(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	w := newWorld(t, func(c *rest.Config) { c.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)) })
+	w.header = http.Header{"Traceparent": {callersParent}}
+	for _, c := range []struct{ path, body, span string }{
+		{"/api/v1/flows", `{"key": "f", "nodes": [{"id": "a", "type": "mail"}]}`, "start flow"},
+		{"/api/v1/plans", `{"plan_id": "p", "station": "mail", "plan_type": "none", "messages": ["m"]}`, "publish"},
+	} {
+		spans.Reset()
+		w.ok("POST", c.path, c.body)
+		require.Len(t, spans.GetSpans(), 2)
+		begun, request := spans.GetSpans()[0], spans.GetSpans()[1]
+		require.Equal(t, c.span, begun.Name)
+		require.Equal(t, request.SpanContext.SpanID(), begun.Parent.SpanID())
+		require.Equal(t, callersTrace, begun.SpanContext.TraceID().String())
+	}
+	fetched := w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["mail"], "max": 2}`)
+	require.Contains(t, at(fetched, "tasks.0.traceparent"), callersTrace)
+	require.Contains(t, at(fetched, "tasks.1.traceparent"), callersTrace)
+}

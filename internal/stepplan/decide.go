@@ -301,7 +301,7 @@ func TaskID(p *repeat.Plan, step int64) string {
 func Draft(p *repeat.Plan, starts time.Time) lifecycle.Draft {
 	d := lifecycle.Draft{
 		Tenant: p.Tenant, Type: p.Station, Key: TaskKey(p.PlanID, p.Step), Args: argsOf(p), Start: starts, Priority: p.Priority, Options: p.Options,
-		Origin: &model.Origin{Kind: lifecycle.OutcomePlan, ID: p.ID, Step: p.Step, Generation: p.Try},
+		Origin: &model.Origin{Kind: lifecycle.OutcomePlan, ID: p.ID, Step: p.Step, Generation: p.Try}, Trace: p.Trace,
 	}
 	if p.PlanExecTimeout > 0 {
 		d.Options.WorkerTimeout = p.PlanExecTimeout

@@ -108,7 +108,7 @@ func stateOfPlan(p *repeat.Plan) *repeat.Plan {
 	return &repeat.Plan{
 		Step: p.Step, Try: p.Try, Done: p.Done, PlanTime: p.PlanTime, ExecTime: p.ExecTime, RealRepet: p.RealRepet, Skipped: p.Skipped, LastState: p.LastState,
 		Status: p.Status, Reason: p.Reason, LookAt: p.LookAt, Rev: p.Rev, Decision: p.Decision, UpdatedAt: p.UpdatedAt, EndedAt: p.EndedAt,
-		DeleteAt: p.DeleteAt, PlannedAt: p.PlannedAt,
+		DeleteAt: p.DeleteAt, PlannedAt: p.PlannedAt, Trace: p.Trace,
 	}
 }
 

@@ -1,8 +1,11 @@
 package tickplan
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -17,40 +20,57 @@ var Tallied = []string{
 	TickStarted, TickQueued, string(SkipOverlap), string(SkipFailure), string(SkipConcurrency), string(SkipMissed), string(SkipPaused), string(SkipEdited), string(SkipCapacity),
 }
 
-// Tally counts what a decision made of ticks, by what became of them. It does not count runs that a
-// person started. Of a rule without records it knows only the last of several reasons to skip.
-func Tally(before, after *schedule.Rule) map[string]int64 {
-	n := map[string]int64{}
-	add := func(what string, count int64) {
-		if count > 0 {
-			n[what] += count
-		}
-	}
-	skipped := func(id string, count int64) int64 { // by this decision
+// Tick is what a decision made of a tick, or of consecutive ticks that it skipped for one reason.
+type Tick struct {
+	Nominal time.Time // of skipped ticks: of the last one
+	Result  string    // one of Tallied
+	Count   int64
+	Manual  bool        // a run that a person started
+	Task    *model.Task // nil = it waits, or was skipped
+}
+
+// Ticks are what a decision made of ticks, and the runs of people whose tasks it sends. Of a rule without
+// records it knows only the last of several reasons to skip.
+func Ticks(before, after *schedule.Rule) (ticks []Tick) {
+	skipped := func(id string, nominal time.Time, why schedule.SkipReason, count int64, manual bool) {
 		if before.Range != nil && before.Range.ID == id {
-			count -= before.Range.Count
+			count -= before.Range.Count // by this decision
 		}
-		return count
+		if count > 0 {
+			ticks = append(ticks, Tick{Nominal: nominal, Result: string(why), Count: count, Manual: manual})
+		}
 	}
 	for i := range after.Planned {
 		p := &after.Planned[i]
 		if slices.ContainsFunc(before.Planned, func(old schedule.Planned) bool { return old.ID == p.ID }) {
 			continue
 		}
-		if t := p.Task; t != nil && t.Origin != nil && t.Origin.Tick != nil && !t.Origin.Tick.Manual {
-			add(TickStarted, 1)
+		if t := p.Task; t != nil && t.Origin != nil && t.Origin.Tick != nil {
+			ticks = append(ticks, Tick{Nominal: t.Origin.Tick.Nominal, Result: TickStarted, Count: 1, Manual: t.Origin.Tick.Manual, Task: t})
 		}
 		if r := p.Record; r != nil && r.Status == schedule.RunSkipped {
-			add(string(r.Reason), skipped(r.ID, r.Count))
+			skipped(r.ID, cmp.Or(r.Last, r.Nominal), r.Reason, r.Count, r.Manual)
 		}
 	}
 	for _, q := range after.Queued {
 		if !q.Manual && !slices.ContainsFunc(before.Queued, func(old schedule.RunRef) bool { return old.ID == q.ID }) {
-			add(TickQueued, 1)
+			ticks = append(ticks, Tick{Nominal: q.Nominal, Result: TickQueued, Count: 1})
 		}
 	}
 	if r := after.Range; r != nil && after.Log == schedule.LogNone {
-		add(string(r.Reason), skipped(r.ID, r.Count))
+		skipped(r.ID, r.Last, r.Reason, r.Count, false)
+	}
+	return ticks
+}
+
+// Tally counts what a decision made of ticks, by what became of them. It does not count runs that a
+// person started.
+func Tally(before, after *schedule.Rule) map[string]int64 {
+	n := map[string]int64{}
+	for _, t := range Ticks(before, after) {
+		if !t.Manual {
+			n[t.Result] += t.Count
+		}
 	}
 	return n
 }

@@ -28,6 +28,8 @@ func TestATallyCountsWhatADecisionAdds(t *testing.T) {
 	}
 	require.Equal(t, map[string]int64{TickStarted: 1, TickQueued: 1, "overlap": 2, "missed": 3}, Tally(before, after))
 	require.Empty(t, Tally(after, after))
+	refused := &schedule.Rule{Planned: []schedule.Planned{{ID: "1.0", Record: &schedule.Run{ID: "r!1", Status: schedule.RunSkipped, Reason: SkipConcurrency, Count: 1, Manual: true}}}}
+	require.Empty(t, Tally(&schedule.Rule{}, refused), "a person's run is no tick")
 
 	silent := &schedule.Rule{Log: schedule.LogNone, Range: &schedule.SkipSpan{ID: "r@1", Reason: SkipOverlap, Count: 7}}
 	require.Equal(t, map[string]int64{"overlap": 3}, Tally(before, silent), "of a rule without records")

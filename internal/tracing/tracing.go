@@ -80,6 +80,16 @@ func Fail(s trace.Span, kind, why string) {
 	s.SetStatus(codes.Error, safetext.Clip(why, maxText))
 }
 
+// Begin starts the span of something that leads to tasks, as a child of ctx's. from is the context that they
+// store: that of ctx's span if no spans are started, nil if there is none. end ends the span.
+func (t Tracer) Begin(ctx context.Context, name string, now time.Time, about ...attribute.KeyValue) (from *model.Trace, end func(error)) {
+	if !t.On() {
+		return Of(ctx, now), func(error) {}
+	}
+	ctx, span := t.t.Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(about...))
+	return Of(ctx, now), func(err error) { End(span, err) }
+}
+
 // End ends a span; err is what it ended with.
 func End(s trace.Span, err error) {
 	if err != nil {

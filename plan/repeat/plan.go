@@ -119,6 +119,9 @@ type Plan struct {
 	Options         model.Options   `bson:"options,omitempty"`
 	Callback        *model.Callback `bson:"callback,omitempty"` // secrets are sealed
 
+	// Trace is the span that published the plan, or that last reset it, to which its tasks belong; nil = none.
+	Trace *model.Trace `bson:"trace,omitempty"`
+
 	Start     time.Time `bson:"start"`                // what intervals count from; of week and month the time of day
 	Step      int64     `bson:"step"`                 // the step that waits or runs, from 1 on; skipped times count; 0 = there is none
 	Try       int64     `bson:"try,omitempty"`        // how often the step was started again

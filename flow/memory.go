@@ -66,8 +66,8 @@ func (m *memory) keep(f *graph.Flow, what *memo) {
 }
 
 func (m *memo) count() {
-	const each = 64
-	m.counted = each * (len(m.outputs) + len(m.taken))
+	const memo, each = 1 << 10, 200 // with the maps
+	m.counted = memo + each*(len(m.outputs)+len(m.taken))
 	for _, v := range m.outputs {
 		m.counted += len(v.Value)
 	}
@@ -89,10 +89,17 @@ func sizeOf(f *graph.Flow) int {
 		return 0
 	}
 	const each = 800 // the node and its state
-	n := each * (len(f.Nodes) + 1)
+	n := each*(len(f.Nodes)+1) + len(f.Ext.Value)
 	for i := range f.Nodes {
 		v, st := &f.Nodes[i], &f.States[i]
-		n += len(v.Args) + len(v.Context.Value) + 8*len(v.After) + len(st.Context.Value) + len(st.Output.Value)
+		n += len(v.Args) + len(v.Context.Value) + 8*(len(v.After)+len(v.These)) + len(st.Context.Value) + len(st.Output.Value) + len(st.Elements)
+		for _, when := range v.When {
+			n += len(when)
+		}
+		if v.Flow != nil || v.Each != nil || v.Task != nil || v.Ask != nil {
+			stored, _ := bson.Marshal(graph.Vertex{Flow: v.Flow, Each: v.Each, Task: v.Task, Ask: v.Ask}) // an estimate needs no error
+			n += 4 * len(stored)
+		}
 	}
 	return n
 }

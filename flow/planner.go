@@ -97,14 +97,17 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 		}}
 		made[i].impatient = len(c.Ends) > 0 && now.Sub(c.Ends[0].OutboxAt) >= joinPatience
 	}
-	if err := p.make(ctx, made, now); err != nil {
+	err := p.make(ctx, made, now)
+	for _, m := range made { // also where the next read failed: the memory is that of later decisions
+		for _, life := range m.passing {
+			m.known.forget(life)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	answers := make([]decision.Answer[*graph.Flow], len(cases))
 	for i, m := range made {
-		for _, life := range m.passing {
-			m.known.forget(life)
-		}
 		p.memory.keep(cmp.Or(m.after, m.flow), m.known)
 		answers[i] = decision.Answer[*graph.Flow]{After: m.after, Changed: m.err == nil && m.after != m.flow, Told: len(cases[i].Ends), Err: m.err}
 	}

@@ -88,7 +88,15 @@ func New(cfg Config) (*Plans, error) {
 }
 
 func (p *Plans) newDecider() *decision.Decider[*repeat.Plan] {
-	return decision.New(decision.Config[*repeat.Plan]{Store: p.store, Planner: planner{p}, Documents: p.store.Plans, Types: p.types, Log: p.log, Prompt: true})
+	return decision.New(decision.Config[*repeat.Plan]{Store: p.store, Planner: planner{p}, Documents: p.store.Plans, Types: p.types, Log: p.log, Prompt: true, Size: sizeOf})
+}
+
+// sizeOf is about how many bytes of memory a plan takes; 0 = nothing more is decided about it.
+func sizeOf(plan *repeat.Plan) int {
+	if plan.Status.Over() {
+		return 0
+	}
+	return 4<<10 + len(plan.Messages.Value)
 }
 
 // Run is the engine: it plans the next step when one has ended. It returns nil when ctx ends. Any

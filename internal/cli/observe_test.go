@@ -107,8 +107,8 @@ func TestHealthNeedsNoConfiguration(t *testing.T) {
 	s := newSession(t)
 	_, errs, _ := s.worker("--metrics-bind", "127.0.0.1:0")
 	url := s.shown(errs, "metrics") + "/livez"
-	s.env.Config = s.settings("wrok: 1")
-	s.fails(ExitUsage, []string{"wrok is not known here"}, "version")
+	s.env.Config = s.settings("workers: 1")
+	s.fails(ExitUsage, []string{"workers is not known here"}, "version")
 	s.ok("health", url)
 	s.env.Config = filepath.Join(s.dir, "none.yaml")
 	s.ok("health", url)

@@ -164,7 +164,7 @@ func flowEven(s graph.Spec, node string) bool {
 
 func isEven(node string) bool { return node[len(node)-1]%2 == 0 }
 
-// flowSettled is what the sequential rule says of a flow whose nodes have all ended as they are told to.
+// flowSettled is the result of the sequential rule for a flow whose nodes have all ended as planned.
 func flowSettled(s graph.Spec, fails map[string]bool) map[string]graph.NodeStatus {
 	f, err := flowspec.Build(&s, s.Key, time.UnixMilli(0))
 	if err != nil {

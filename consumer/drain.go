@@ -243,11 +243,13 @@ func (d drainage) others(ctx context.Context, now time.Time) (next time.Time, wo
 // endOfTime is later than any start time.
 var endOfTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// awaitEmpty waits until nothing is held.
+// awaitEmpty waits until nothing is held and each slot is free: the end of an execution may be
+// written before its handler's goroutine frees the slot, and a fetch that finds the type at its limit
+// then says nothing about the queue.
 func (c *Consumer) awaitEmpty(ctx context.Context) error {
 	for {
 		change := c.held.change()
-		if c.held.count().all == 0 {
+		if n := c.held.count(); n.all == 0 && n.running == 0 {
 			return nil
 		}
 		select {

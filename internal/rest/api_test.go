@@ -39,7 +39,7 @@ func newWorld(t *testing.T, change ...func(*rest.Config)) *world {
 	var err error
 	w.api, err = rest.New(c)
 	require.NoError(t, err)
-	s := httptest.NewServer(w.api)
+	s := httptest.NewServer(describedOnly(t, w.api))
 	t.Cleanup(func() {
 		w.api.Stop()
 		s.Close()

@@ -40,6 +40,9 @@ func (b *body[T]) Resolve(huma.Context) []error {
 // text is the body as it came.
 func (b *body[T]) text() []byte { return b.raw }
 
+// formType is the type of the form.
+func (body[T]) formType() reflect.Type { return reflect.TypeFor[T]() }
+
 // Schema implements [huma.SchemaProvider].
 func (body[T]) Schema(r huma.Registry) *huma.Schema { return formSchema(r, reflect.TypeFor[T]()) }
 

@@ -3,13 +3,29 @@ package rest
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"strings"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/mscheduler/mscheduler/internal/audit"
 )
 
 // DescriptionJSON is the description of the API as JSON.
 func (s *API) DescriptionJSON() ([]byte, error) { return json.Marshal(s.api.OpenAPI()) }
+
+// Described is the operation that answers a request, as the description has it; nil = none does.
+func (s *API) Described(r *http.Request) *huma.Operation {
+	stripped := r.Clone(r.Context())
+	stripped.URL.Path, stripped.URL.RawPath = strings.TrimPrefix(r.URL.Path, s.config.Mount), strings.TrimPrefix(r.URL.RawPath, s.config.Mount)
+	_, pattern := s.mux.Handler(stripped)
+	method, path, _ := strings.Cut(pattern, " ")
+	if at := s.api.OpenAPI().Paths[path]; at != nil {
+		return map[string]*huma.Operation{http.MethodGet: at.Get, http.MethodPost: at.Post, http.MethodPut: at.Put, http.MethodPatch: at.Patch, http.MethodDelete: at.Delete}[method]
+	}
+	return nil
+}
 
 // Patterns are the paths that the handler answers.
 func (s *API) Patterns() []string { return s.mux.patterns }

@@ -2,7 +2,7 @@ package rest
 
 import (
 	"context"
-	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -15,19 +15,12 @@ const maxBody = 8 << 20
 // such as a count of very many tasks.
 const operationTime = maxWait + 40*time.Second
 
-// answers are the errors that every operation may answer with.
-var answers = []int{
-	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusConflict,
-	http.StatusRequestTimeout, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusPreconditionRequired,
-	http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
-}
-
 // add adds an operation. Its tag is the first part of its path.
 func add[I, O any](s *API, need rule, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
 	op.Path = "/api/v1" + op.Path
 	op.SkipValidateBody = true // the form tells what is wrong, field by field
 	op.MaxBodyBytes = maxBody
-	op.Errors = answers
+	op.Errors = answersOf(op, need.role, reflect.TypeFor[I]())
 	op.Security = []map[string][]string{{"token": {}}}
 	op.Extensions = map[string]any{"x-role": string(need.role), "x-tenants": string(need.tenants)}
 	r := recordingOf(op)

@@ -161,6 +161,9 @@ func (s *API) createRule(ctx context.Context, in *struct {
 	if errors.Is(err, periodic.ErrExists) && in.RequestKey != "" {
 		made, err = s.createdBefore(ctx, f, err)
 	}
+	if errors.Is(err, periodic.ErrChanged) || errors.Is(err, periodic.ErrNotFound) {
+		err = huma.Error409Conflict("somebody else has changed the rule since it was created, or deleted it; read it")
+	}
 	out, err := answerRule(made, err)
 	if err == nil {
 		out.Status = http.StatusCreated

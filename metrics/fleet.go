@@ -81,6 +81,20 @@ var ofFleet = []metric[fleet]{
 		}},
 	{"flow_nodes_pending", gauge, "Nodes of flows that wait for a person.", nil,
 		func(f fleet, emit emit) { emit(f.NodesPending.N) }},
+	{"flow_streams", gauge, "Streams by state: open, suspended until a person decides, or closed.", []string{"scene", "state"},
+		func(f fleet, emit emit) {
+			for _, s := range f.Scenes {
+				emit(s.Open, s.Scene, "open")
+				emit(s.Suspended, s.Scene, "suspended")
+				emit(s.Closed, s.Scene, "closed")
+			}
+		}},
+	{"flow_stream_backlog", gauge, "Nodes of streams that were appended and have not ended, those of closed streams included.", []string{"scene"},
+		func(f fleet, emit emit) {
+			for _, s := range f.Scenes {
+				emit(s.Backlog, s.Scene)
+			}
+		}},
 	{"plans", gauge, "Plans by status: RUNNING, or ERROR until a person decides.", []string{"status"},
 		func(f fleet, emit emit) {
 			emit(f.PlansRunning.N, "RUNNING")

@@ -47,6 +47,7 @@ func TestEachNumberOfACensusIsTold(t *testing.T) {
 		Lapsed: n(20, 0), Outbox: n(21, 22), Archive: n(23, 24), Rules: n(25, 26),
 		Planned:      []store.Planned{{Kind: "flow", Backlog: n(27, 28)}},
 		FlowsRunning: n(30, 0), FlowsPending: n(31, 0), NodesPending: n(32, 0), PlansRunning: n(33, 0), PlansError: n(34, 0),
+		Scenes:  []store.SceneCensus{{Scene: "bus", Open: 50, Suspended: 51, Closed: 52, Backlog: 53}, {Scene: "other", Open: 54}},
 		Workers: []store.WorkerCensus{{Stream: "polling", N: 40, Slots: 41, Running: 42}, {Stream: "watching", N: 43, Slots: 44, Running: 45}},
 		Seats:   46, PausedAll: true, PausedTypes: 47,
 	}
@@ -57,6 +58,14 @@ census_complete = 1
 census_seconds = 1.5
 census_timestamp_seconds = 1e+06
 flow_nodes_pending = 32
+flow_stream_backlog bus = 53
+flow_stream_backlog other = 0
+flow_streams bus closed = 52
+flow_streams bus open = 50
+flow_streams bus suspended = 51
+flow_streams other closed = 0
+flow_streams other open = 54
+flow_streams other suspended = 0
 flows PENDING = 31
 flows RUNNING = 30
 lapsed_leases = 20

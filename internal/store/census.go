@@ -27,9 +27,9 @@ const (
 	countTime   = time.Second
 	// censusTime is how long a census begins new counts.
 	censusTime = 5 * time.Second
-	// forgetType is how long a type is listed after its last task. A type that comes and goes should
-	// not lose its time series each time.
-	forgetType = 24 * time.Hour
+	// forgetAfter is how long a type is listed after its last task, and a scene after its last stream. What
+	// comes and goes should not lose its time series each time.
+	forgetAfter = 24 * time.Hour
 	// lapseGrace is how long a lapsed lease may wait for a worker without being counted.
 	lapseGrace = 10 * time.Second
 )
@@ -53,6 +53,8 @@ type Census struct {
 	NodesPending Backlog `bson:"nodes_pending"`
 	PlansRunning Backlog `bson:"plans_running"`
 	PlansError   Backlog `bson:"plans_error"`
+
+	Scenes []SceneCensus `bson:"scenes"` // of streams: at most [measure.Most], and one more named [measure.Other]
 
 	Workers     []WorkerCensus `bson:"workers"`
 	Seats       int            `bson:"seats"` // change streams of the workers
@@ -125,7 +127,7 @@ type census struct {
 func (s *Store) TakeCensus(ctx context.Context, last Census) (Census, error) {
 	began := s.local.Monotonic()
 	c := census{s: s, last: last, until: began + censusTime, Census: Census{At: s.Clock.Now(), Complete: true}}
-	for _, count := range []func(context.Context) error{c.ofTypes, c.backlogs, c.planners, c.fleet} {
+	for _, count := range []func(context.Context) error{c.ofTypes, c.backlogs, c.planners, c.scenes, c.fleet} {
 		if err := count(ctx); err != nil {
 			return Census{}, err
 		}
@@ -137,28 +139,37 @@ func (s *Store) TakeCensus(ctx context.Context, last Census) (Census, error) {
 // count counts the documents that the filter finds by that index, whose time is the given field. One
 // that takes too long has the number of the last census.
 func (c *census) count(ctx context.Context, coll *mongo.Collection, index, at string, filter bson.D, last Backlog) (Backlog, error) {
+	found, ok, err := inTime[Backlog](ctx, c, coll, index, mongo.Pipeline{
+		{d("$match", filter)}, {d("$limit", MostCounted)},
+		{d("$group", bson.D{d("_id", nil), d("n", bson.D{d("$sum", 1)}), d("oldest", bson.D{d("$min", "$"+at)})})},
+	})
+	switch {
+	case err != nil || ok && len(found) == 0:
+		return Backlog{}, err
+	case !ok:
+		return last, nil
+	}
+	return found[0], nil
+}
+
+// inTime is what an aggregation by that index finds. ok is false if it takes too long; then the census is not
+// complete.
+func inTime[T any](ctx context.Context, c *census, coll *mongo.Collection, index string, pipeline mongo.Pipeline) (found []T, ok bool, err error) {
 	if c.s.local.Monotonic() > c.until {
 		c.Complete = false
-		return last, nil
+		return nil, false, nil
 	}
 	call, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
-	cur, err := coll.Aggregate(call, mongo.Pipeline{
-		{d("$match", filter)}, {d("$limit", MostCounted)},
-		{d("$group", bson.D{d("_id", nil), d("n", bson.D{d("$sum", 1)}), d("oldest", bson.D{d("$min", "$"+at)})})},
-	}, options.Aggregate().SetHint(index))
-	var found []Backlog
+	cur, err := coll.Aggregate(call, pipeline, options.Aggregate().SetHint(index))
 	if err == nil {
 		err = cur.All(call, &found)
 	}
-	switch {
-	case ctx.Err() == nil && (isTimeLimit(err) || errors.Is(err, context.DeadlineExceeded)):
+	if ctx.Err() == nil && (isTimeLimit(err) || errors.Is(err, context.DeadlineExceeded)) {
 		c.Complete = false
-		return last, nil
-	case err != nil || len(found) == 0:
-		return Backlog{}, explain(err, "counting by the index "+index)
+		return nil, false, nil
 	}
-	return found[0], nil
+	return found, err == nil, explain(err, "counting by the index "+index)
 }
 
 var sinceEver = bson.D{d("$gt", time.UnixMilli(0))}
@@ -202,7 +213,7 @@ func (c *census) ofTypes(ctx context.Context) error {
 // Indexes: due, lapse.
 func (c *census) names(ctx context.Context, stored []*model.TaskType) (names []string, err error) {
 	for _, t := range c.last.Types {
-		if t.Type != measure.Other && c.At.Sub(t.SeenAt) < forgetType {
+		if t.Type != measure.Other && c.At.Sub(t.SeenAt) < forgetAfter {
 			names = append(names, t.Type)
 		}
 	}

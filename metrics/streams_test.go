@@ -1,0 +1,69 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/metrics"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestStreamsAreCountedByStateWithTheirBacklog(t *testing.T) {
+	db := testdb.New(t)
+	flows, err := flow.New(flow.Config{Database: db})
+	require.NoError(t, err)
+	m := collector(t, metrics.Config{Database: db})
+	stream := func(scene, group, typ string, policy graph.Policy) {
+		_, err := flows.Append(t.Context(), scene, group, graph.NodeSpec{ID: "a", Type: "good"}, graph.NodeSpec{ID: "b", Type: typ, OnFailure: policy}, graph.NodeSpec{ID: "c", Type: "good"})
+		require.NoError(t, err)
+	}
+	stream("bus", "flows", "good", graph.Suspend)
+	stream("bus", "stops", "bad", graph.Suspend)
+	stream("bus", "ends", "bad", graph.End)
+	stream("train", "goes on", "bad", graph.Continue)
+	now := scrape(t, m)
+	require.EqualValues(t, 3, now["flow_streams{scene=bus,state=open}"])
+	require.EqualValues(t, 9, now["flow_stream_backlog{scene=bus}"], "nobody runs them")
+	require.EqualValues(t, 3, now["flow_stream_backlog{scene=train}"])
+
+	c, err := consumer.New(consumer.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Handle(c, goodType, func(context.Context, *consumer.Task[model.None]) (model.None, error) {
+		return model.None{}, nil
+	}))
+	require.NoError(t, consumer.Handle(c, badType, func(context.Context, *consumer.Task[model.None]) (model.None, error) {
+		return model.None{}, consumer.Fatal(errors.New("no"))
+	}))
+	runs(t, c.Run)
+	runs(t, flows.Run)
+	becomes := func(id string, is func(*graph.Flow) bool) {
+		require.Eventually(t, func() bool {
+			f, err := flows.Get(t.Context(), id)
+			return err == nil && is(f)
+		}, 30*time.Second, 5*time.Millisecond, id)
+	}
+	idle := func(f *graph.Flow) bool { return len(f.States) == 3 && f.States[2].Status.Final() }
+	becomes("bus/flows", idle)
+	becomes("bus/stops", func(f *graph.Flow) bool { return f.Status == graph.StatusPending })
+	becomes("bus/ends", func(f *graph.Flow) bool { return f.Status == graph.StatusFinish })
+	becomes("train/goes on", idle)
+	_, err = db.Collection("control").DeleteOne(t.Context(), map[string]any{"_id": "census"}) // it is counted anew
+	require.NoError(t, err)
+	now = scrape(t, m)
+	for series, n := range map[string]int{
+		"flow_streams{scene=bus,state=open}": 1, "flow_streams{scene=bus,state=suspended}": 1, "flow_streams{scene=bus,state=closed}": 1,
+		"flow_streams{scene=train,state=open}": 1, "flow_streams{scene=train,state=suspended}": 0, "flow_streams{scene=train,state=closed}": 0,
+		"flow_stream_backlog{scene=bus}": 2 + 1, "flow_stream_backlog{scene=train}": 0,
+	} {
+		require.Contains(t, now, series)
+		require.EqualValues(t, n, now[series], series)
+	}
+}

@@ -2,7 +2,9 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,6 +25,23 @@ func TestEveryQueryAboutTokensReadsAnIndex(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, found, 2)
 		}).within(t, 6, 2)
+		var listed []string
+		last := time.Time{}
+		for after, more := (store.TokenPlace{}), true; more; more = after.ID != "" {
+			x.explain("find", func() {
+				page, unread, next, err := tokens.List(ctx, after, 90)
+				require.NoError(t, err)
+				require.Empty(t, unread)
+				for _, token := range page {
+					listed = append(listed, token.ID)
+					require.False(t, token.CreatedAt.Before(last), "the oldest first")
+					last = token.CreatedAt
+				}
+				after = next
+			}).within(t, 150, 150) // those of the same millisecond, too
+		}
+		slices.Sort(listed)
+		require.Len(t, slices.Compact(listed), e.Of(1_000, 200))
 		x.explain("update", func() { require.NoError(t, tokens.Used(ctx, some)) }).within(t, 6, 2)
 		x.explain("update", func() {
 			revoked, err := tokens.Revoke(ctx, "t0009")

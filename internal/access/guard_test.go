@@ -250,7 +250,7 @@ func TestATokenThatThisReleaseCannotReadIsNone(t *testing.T) {
 	x.refuses(ErrNoToken, later, "192.0.2.1")
 	require.Contains(t, x.log.String(), other.ID)
 	x.accepts(text)
-	tokens, unread, err := x.store.Tokens.List(t.Context())
+	tokens, unread, _, err := x.store.Tokens.List(t.Context(), store.TokenPlace{}, 10)
 	require.NoError(t, err)
 	require.Len(t, tokens, 1)
 	require.Equal(t, token.ID, tokens[0].ID)

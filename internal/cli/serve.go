@@ -174,10 +174,10 @@ func (a *app) openTo(ctx context.Context, conn *connection, f *serveFlags, addr 
 	if f.issuer != nil || f.noAPI {
 		return false, nil
 	}
-	tokens, unread, err := conn.store.Tokens.List(ctx)
+	exist, err := conn.store.Tokens.Exist(ctx)
 	at, ok := addr.(*net.TCPAddr)
 	switch {
-	case err != nil || len(tokens)+len(unread) > 0:
+	case err != nil || exist:
 		return false, err
 	case ok && at.IP.IsLoopback():
 		return true, nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"slices"
 	"strings"
 	"time"
 
@@ -108,25 +107,56 @@ func whoami() string {
 }
 
 func (a *app) tokenList() *cobra.Command {
-	return &cobra.Command{
+	var limit int
+	var after string
+	cmd := &cobra.Command{
 		Use: "list", Short: "List the tokens", Args: noArgs,
-		Long: "List the tokens, the oldest first, without their secrets. Tokens that were revoked or have expired\nstay in the list for 90 days.",
-		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
-			tokens, unread, err := c.store.Tokens.List(ctx)
+		Long: "List the tokens, the oldest first, without their secrets. Tokens that were revoked or have expired\nstay in the list for 90 days.\n\nOne page is printed. If more tokens follow, the command prints the value of --after for the next page;\nwith -o json it is the field \"next\".",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || limit > 1000 {
+				return usage("--limit is %d; want 1 to 1000", limit)
+			}
+			from, err := tokenPlace(after)
 			if err != nil {
 				return err
 			}
-			slices.SortStableFunc(tokens, func(x, y *store.Token) int { return x.CreatedAt.Compare(y.CreatedAt) })
-			err = a.printTokens(tokens, c.at)
-			for _, u := range unread { // what was listed is not all
-				err = errors.Join(err, fmt.Errorf("the token %s cannot be read: %w", u.ID, u.Err))
-			}
-			return err
-		}),
+			return a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
+				tokens, unread, next, err := c.store.Tokens.List(ctx, from, limit)
+				if err != nil {
+					return err
+				}
+				err = a.printTokens(tokens, next, c.at)
+				for _, u := range unread { // what was listed is not all
+					err = errors.Join(err, fmt.Errorf("the token %s cannot be read: %w", u.ID, u.Err))
+				}
+				return err
+			})(cmd, nil)
+		},
 	}
+	cmd.Flags().IntVar(&limit, "limit", 50, "number of tokens on a page, at most 1000")
+	cmd.Flags().StringVar(&after, "after", "", "list tokens after this place, for the next page")
+	_ = cmd.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
+	return cmd
 }
 
-func (a *app) printTokens(tokens []*store.Token, now time.Time) error {
+// tokenPlace reads the place that a page ended at: when its last token was created, and that token's id. The
+// time is there because the token may have been deleted since; a token whose document has none has no time.
+func tokenPlace(after string) (p store.TokenPlace, err error) {
+	switch id, timeless := strings.CutPrefix(after, " "); {
+	case after == "":
+		return p, nil
+	case timeless:
+		p.ID = id
+	default:
+		p.At, p.ID, err = placeOf(after)
+	}
+	if err != nil || p.ID == "" || !safetext.IsText(p.ID) {
+		return p, usage("--after is %q; want the value that the previous page printed", human.OneLine(after, 200))
+	}
+	return p, nil
+}
+
+func (a *app) printTokens(tokens []*store.Token, next store.TokenPlace, now time.Time) error {
 	views := []view.Token{}
 	t := newTable("TOKEN", "NAME", "ROLE", "TENANTS", "STATE", "CREATED", "BY", "EXPIRES", "LAST USED")
 	for _, tok := range tokens {
@@ -143,7 +173,17 @@ func (a *app) printTokens(tokens []*store.Token, now time.Time) error {
 		t.add(v.ID, v.Name, v.Role, human.OneLine(tenants, 40), v.State, human.When(tok.CreatedAt, now), human.OneLine(v.CreatedBy, 40),
 			human.When(tok.ExpiresAt, now), used)
 	}
-	return a.resultTable(map[string]any{"tokens": views}, t, "no tokens; to create one: mscheduler token create NAME --role ROLE")
+	out := map[string]any{"tokens": views}
+	if next.ID != "" {
+		out["next"] = view.Time(next.At) + " " + next.ID
+	}
+	if err := a.resultTable(out, t, "no tokens; to create one: mscheduler token create NAME --role ROLE"); err != nil {
+		return err
+	}
+	if next.ID != "" && !a.asJSON() {
+		a.say("more tokens follow; for the next page: --after '%s'", out["next"])
+	}
+	return nil
 }
 
 func (a *app) tokenRevoke() *cobra.Command {

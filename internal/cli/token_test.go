@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +107,45 @@ func TestATokenThatWouldHaveExpiredIsNotCreated(t *testing.T) {
 	_, err := database(t, s).Collection("tokens").UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "expires_at", Value: time.Now().Add(-time.Hour)}}}})
 	require.NoError(t, err)
 	require.Equal(t, "expired", s.listed()[0]["state"])
+}
+
+func TestTokensAreListedPageByPage(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	var ids []string
+	for range 3 {
+		text := strings.TrimSpace(s.ok("token", "create", "n", "--role", "viewer").stdout)
+		id, _, ok := access.Split(text)
+		require.True(t, ok)
+		ids = append(ids, id)
+	}
+	// Tokens of one instant, and one that somebody wrote by hand.
+	at := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
+	tokens := database(t, s).Collection("tokens")
+	_, err := tokens.UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "created_at", Value: at}}}})
+	require.NoError(t, err)
+	_, err = tokens.InsertMany(t.Context(), []any{bson.D{{Key: "_id", Value: "by-hand"}, {Key: "role", Value: "viewer"}}, bson.D{{Key: "_id", Value: "by-hand-2"}, {Key: "role", Value: "viewer"}}})
+	require.NoError(t, err)
+	slices.Sort(ids)
+	ids = append([]string{"by-hand", "by-hand-2"}, ids...)
+	var listed []string
+	for after := ""; ; {
+		var page struct {
+			Tokens []struct{ ID string }
+			Next   string
+		}
+		s.ok("token", "list", "--limit", "1", "--after", after, "-o", "json").json(&page)
+		require.Len(t, page.Tokens, 1)
+		listed = append(listed, page.Tokens[0].ID)
+		if after = page.Next; after == "" {
+			break
+		}
+		require.Contains(t, s.ok("token", "list", "--limit", strconv.Itoa(len(listed))).stderr, "for the next page: --after '"+after+"'")
+	}
+	require.Equal(t, ids, listed)
+	require.NotContains(t, s.ok("token", "list", "--limit", "5").stderr, "--after")
+	s.fails(ExitUsage, []string{"--limit is 0; want 1 to 1000"}, "token", "list", "--limit", "0")
+	s.fails(ExitUsage, []string{"--after is \"x\"; want the value that the previous page printed"}, "token", "list", "--after", "x")
 }
 
 func TestATokenOfALaterReleaseHidesNoOther(t *testing.T) {

@@ -29,6 +29,7 @@ type minting struct {
 type tokenList struct {
 	Body struct {
 		Tokens []view.Token `json:"tokens" doc:"the oldest first; those that were revoked or have expired stay for 90 days"`
+		Next   string       `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
 	}
 }
 
@@ -48,7 +49,8 @@ const tokenAt = "/tokens/{id}"
 func (s *API) addTokens() {
 	need := rule{access.Admin, everyTenant}
 	add(s, need, huma.Operation{
-		OperationID: "list-tokens", Method: http.MethodGet, Path: "/tokens", Tags: []string{"tokens"}, Summary: "List the access tokens, without their secrets",
+		OperationID: "list-tokens", Method: http.MethodGet, Path: "/tokens", Tags: []string{"tokens"}, Summary: "List the access tokens, without their secrets, the oldest first",
+		Description: sparse,
 	}, s.listTokens)
 	add(s, need, huma.Operation{
 		OperationID: "create-token", Method: http.MethodPost, Path: "/tokens", Tags: []string{"tokens"}, Summary: "Create an access token", DefaultStatus: http.StatusCreated,
@@ -60,22 +62,28 @@ func (s *API) addTokens() {
 	}, s.revokeToken)
 }
 
-func (s *API) listTokens(ctx context.Context, _ *struct{}) (*tokenList, error) {
+func (s *API) listTokens(ctx context.Context, in *struct{ Page }) (*tokenList, error) {
+	from, err := placeOf(in.Token)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.store.FreshClock(ctx); err != nil { // by which they expire
 		return nil, err
 	}
-	tokens, unread, err := s.store.Tokens.List(ctx)
+	tokens, unread, next, err := s.store.Tokens.List(ctx, store.TokenPlace{At: from.at, ID: from.id}, in.Limit)
 	if err != nil {
 		return nil, err
 	}
 	for _, u := range unread { // the others can be read
 		s.config.Logger.Warn().Err(u.Err).Str("token", u.ID).Msg("a token cannot be read")
 	}
-	slices.SortStableFunc(tokens, func(x, y *store.Token) int { return x.CreatedAt.Compare(y.CreatedAt) })
 	out := &tokenList{}
 	out.Body.Tokens = slices.Grow([]view.Token{}, len(tokens))
 	for _, t := range tokens {
 		out.Body.Tokens = append(out.Body.Tokens, view.TokenOf(t, s.store.Clock.Now()))
+	}
+	if next.ID != "" {
+		out.Body.Next = place{next.At, next.ID}.token()
 	}
 	return out, nil
 }

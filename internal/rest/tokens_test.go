@@ -34,6 +34,14 @@ func TestAnAdminCreatesListsAndRevokesTokens(t *testing.T) {
 	require.NotContains(t, listed.text, "hash")
 	require.NotContains(t, listed.text, text[len("msk_")+16+1:])
 
+	page := all.ok("GET", "/api/v1/tokens?limit=1", "")
+	require.Len(t, page["tokens"], 1)
+	require.Equal(t, at(listed.body, "tokens.0.id"), at(page, "tokens.0.id"))
+	page = all.ok("GET", "/api/v1/tokens?limit=1&page_token="+page["next"].(string), "")
+	require.Equal(t, id, at(page, "tokens.0.id"))
+	require.NotContains(t, page, "next")
+	require.Contains(t, all.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/tokens?page_token=x", ""), "page_token")
+
 	revoked := all.ok("POST", "/api/v1/tokens/"+text+"/revoke", "") // as somebody does who has found it
 	require.Equal(t, "revoked", revoked["state"])
 	require.Equal(t, revoked, all.ok("POST", "/api/v1/tokens/"+id+"/revoke", ""), "again")

@@ -31,6 +31,8 @@ const (
 	indexRule    = "rule"    // {rule_id, nominal: -1, _id: -1} of periodic_runs
 	indexStatus  = "status"  // {status, nominal: -1, _id: -1} of periodic_runs
 
+	indexCreated = "created" // {created_at, _id} of tokens
+
 	// Of audit, by the field of that name and _id: -1.
 	indexWho       = "who"
 	indexOperation = "operation"
@@ -89,6 +91,7 @@ var indexes = []indexSpec{
 	{coll: "plan_history", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "plan_results", name: indexPlan, keys: fields("plan", "at", "_id")},
 	{coll: "plan_results", name: "delete", keys: fields("delete_at"), gone: true},
+	{coll: "tokens", name: indexCreated, keys: fields("created_at", "_id")},
 	{coll: "tokens", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "answers", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "audit", name: indexWho, keys: bson.D{d("who", 1), d("_id", -1)}},

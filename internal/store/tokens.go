@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -46,6 +47,13 @@ type Token struct {
 	DeleteAt   time.Time `bson:"delete_at,omitempty"`
 }
 
+// TokenPlace is where a page of tokens ends: behind the token of that id, which was created then. Zero = at the
+// beginning of the list, and as the place of a next page: there is none.
+type TokenPlace struct {
+	At time.Time // zero = the document does not say
+	ID string
+}
+
 // Expired reports whether the token's time is over.
 func (t *Token) Expired(now time.Time) bool {
 	return !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)
@@ -77,9 +85,35 @@ func (s *Tokens) ByIDs(ctx context.Context, ids []string) (map[string]*Token, er
 	return found, err
 }
 
-// List reads all tokens, ordered by id. unread are those that this release cannot read. Index: _id.
-func (s *Tokens) List(ctx context.Context) (tokens []*Token, unread []Unreadable, err error) {
-	return readReadable[*Token](ctx, s.core, s.tokens, "listing tokens", bson.D{})
+// List reads a page of tokens, the oldest first, behind a place. unread are those of the page that this release
+// cannot read. next is the place behind which the next page begins. Index: created.
+func (s *Tokens) List(ctx context.Context, after TokenPlace, limit int) (page []*Token, unread []Unreadable, next TokenPlace, err error) {
+	span := Span{Oldest: true, At: after.At, ID: after.ID, Limit: limit + 1} // one more tells whether there is a next page
+	query := span.where("created_at", bson.D{})
+	if after.At.IsZero() && after.ID != "" { // behind one that somebody wrote by hand; those with a time follow
+		query = bson.D{d("$or", bson.A{
+			bson.D{d("created_at", nil), d("_id", bson.D{d("$gt", after.ID)})}, bson.D{d("created_at", bson.D{d("$gte", bson.DateTime(math.MinInt64))})},
+		})}
+	}
+	n, last := 0, TokenPlace{}
+	err = readEach(ctx, s.tokens, "listing tokens", query, span.options("created_at", indexCreated), func(doc bson.Raw) bool {
+		if n == limit {
+			next = last
+			return false
+		}
+		n++
+		last = TokenPlace{}
+		last.ID, _ = doc.Lookup("_id").StringValueOK()
+		last.At, _ = doc.Lookup("created_at").TimeOK()
+		t := new(Token)
+		if err := codec.Decode(doc, t); err != nil {
+			unread = append(unread, s.complain(s.tokens, doc, err))
+		} else {
+			page = append(page, t)
+		}
+		return true
+	})
+	return page, unread, next, err
 }
 
 // Exist reports whether there is a token, be it revoked or expired. Index: _id.

@@ -42,7 +42,7 @@ var Lists = map[string][]string{
 	"list-types":           {"types"},
 	"list-pauses":          {"pauses"},
 	"list-workers":         {"workers"},
-	"list-tokens":          {"tokens"},
+	"list-tokens":          {"tokens", "tokens?limit=10"},
 	"list-audit": {
 		"audit", "audit?tenant=t5", "audit?tenant=rare", "audit?tenant=nobody", "audit?who=os/me", "audit?who=nobody", "audit?operation=send-task&outcome=failed", "audit?kind=nothing",
 		"audit?resource=-/mail/nothing", "audit?after=2100-01-01T00:00:00Z", "audit?before=2020-01-01T00:00:00Z",

@@ -256,6 +256,14 @@ func ExampleFatal() {
 	// Output: Failure, 1 errors, "no such item"
 }
 
+// In a step of a plan, PlanError also stops the plan until a person resets it.
+func ExamplePlanError() {
+	after(func(context.Context, *consumer.Task[Order]) error {
+		return consumer.PlanError(errors.New("the plan names no such item"))
+	})
+	// Output: Failure, 1 errors, "the plan names no such item"
+}
+
 func ExampleRetryAfter() {
 	after(func(context.Context, *consumer.Task[Order]) error {
 		return consumer.RetryAfter(time.Hour, errors.New("the shop is closed"))

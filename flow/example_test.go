@@ -48,9 +48,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// shop runs the handlers of orders, and an engine of flows, until stop is called. A payment fails
-// as long as broke is set.
-func shop(db *mongo.Database, broke func() bool) (flows *flow.Flows, stop func()) {
+// worker has the handlers of orders. A payment fails as long as broke is set.
+func worker(db *mongo.Database, broke func() bool) *consumer.Consumer {
 	c := must(consumer.New(consumer.Config{Database: db}))
 	for typ, does := range map[string]func(Order) (Order, error){
 		"order.check": func(o Order) (Order, error) { return o, nil },
@@ -68,6 +67,12 @@ func shop(db *mongo.Database, broke func() bool) (flows *flow.Flows, stop func()
 	} {
 		must(0, consumer.Handle(c, model.NewType[Order, Order](typ), func(_ context.Context, t *consumer.Task[Order]) (Order, error) { return does(t.Args) }))
 	}
+	return c
+}
+
+// shop runs a worker and an engine of flows until stop is called.
+func shop(db *mongo.Database, broke func() bool) (flows *flow.Flows, stop func()) {
+	c := worker(db, broke)
 	flows = must(flow.New(flow.Config{Database: db}))
 	ctx, cancel := context.WithCancel(background)
 	ended := make(chan error, 2)

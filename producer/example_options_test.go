@@ -240,6 +240,80 @@ func ExampleSubscription_Close() {
 	// true
 }
 
+// Keys of different tenants do not collide.
+func ExampleTenant() {
+	p, _ := open()
+	defer p.Close(ctx)
+	for _, tenant := range []string{"acme", "bolt"} {
+		sent := must(producer.Send(ctx, p, Welcome, WelcomeArgs{User: "ann"}, producer.Key("ann"), producer.Tenant(tenant)))
+		fmt.Println(sent.ID, sent.Created)
+	}
+	// Output:
+	// acme/email.welcome/ann true
+	// bolt/email.welcome/ann true
+}
+
+func ExampleCategory() {
+	p, _ := open()
+	defer p.Close(ctx)
+	sent := must(producer.Send(ctx, p, Welcome, WelcomeArgs{User: "ann"}, producer.Category("onboarding")))
+	fmt.Println(must(p.Get(ctx, sent.ID)).Category)
+	// Output: onboarding
+}
+
+// A task that kills its process must not do so again, and a worker that fails twice must not retry it.
+func ExampleMaxLapses() {
+	p, _ := open()
+	defer p.Close(ctx)
+	sent := must(producer.Send(ctx, p, Welcome, WelcomeArgs{User: "ann"}, producer.MaxLapses(0), producer.MaxErrorsPerWorker(2)))
+	options := must(p.Get(ctx, sent.ID)).Options
+	fmt.Println(*options.MaxLapses, options.MaxErrorsPerWorker)
+	// Output: 0 2
+}
+
+// The key is free again a month after the task has ended.
+func ExampleRetention() {
+	p, _ := open()
+	defer p.Close(ctx)
+	sent := must(producer.Send(ctx, p, Welcome, WelcomeArgs{User: "ann"}, producer.Key("ann"), producer.Retention(30*24*time.Hour)))
+	fmt.Println(must(p.Get(ctx, sent.ID)).Options.Retention)
+	// Output: 720h0m0s
+}
+
+// The receiver is called when the task has ended as Failure; package callback verifies the request.
+func ExampleCallback() {
+	p, _ := open()
+	defer p.Close(ctx)
+	sent := must(producer.Send(ctx, p, Welcome, WelcomeArgs{User: "ann"}, producer.Callback(model.Callback{
+		Error: &model.CallbackTarget{URL: "https://shop.example/failed"},
+	})))
+	fmt.Println(must(p.Get(ctx, sent.ID)).Options.Callback.Error.URL)
+	// Output: https://shop.example/failed
+}
+
+// If no worker has started the task by then, it is cancelled.
+func ExampleExpiresAt() {
+	p, db := open()
+	defer p.Close(ctx)
+	yesterday := time.Now().Add(-24 * time.Hour)
+	sent := must(producer.Send(ctx, p, Welcome, WelcomeArgs{User: "ann"}, producer.ExpiresAt(yesterday)))
+	workAs(db, "w1") // greets nobody
+	fmt.Println(must(p.Get(ctx, sent.ID)).Status)
+	// Output: Cancelled
+}
+
+// The update is refused if anything has changed the task since it was read.
+func ExampleIfRev() {
+	p, _ := open()
+	defer p.Close(ctx)
+	sent := must(producer.Send(ctx, p, Welcome, WelcomeArgs{User: "ann"}))
+	read := must(p.Get(ctx, sent.ID))
+	must(p.Update(ctx, sent.ID, producer.Priority(9), producer.IfRev(read.Rev)))
+	_, err := p.Update(ctx, sent.ID, producer.Priority(1), producer.IfRev(read.Rev))
+	fmt.Println(errors.Is(err, producer.ErrChanged))
+	// Output: true
+}
+
 // What a second send of a key does.
 func ExampleOnExisting() {
 	p, db := open()

@@ -3,6 +3,7 @@ package house
 import (
 	"go/parser"
 	"go/token"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,12 +69,7 @@ func TestAPackageWithoutACommentIsFound(t *testing.T) {
 }
 
 func TestAPlantedUseIsFound(t *testing.T) {
-	file := func(p, text string) tree {
-		set := token.NewFileSet()
-		syntax, err := parser.ParseFile(set, p, text, 0)
-		require.NoError(t, err)
-		return tree{files: []source{{path: p, syntax: syntax, set: set}}}
-	}
+	file := func(p, text string) tree { return tree{files: []source{parsed(t, p, text)}} }
 	for _, c := range []struct{ name, path, text, says string }{
 		{"the clock", "consumer/x.go", "package x\nimport \"time\"\nvar now = time.Now", "consumer/x.go:3 uses time.Now"},
 		{"the clock by another name", "model/x.go", "package x\nimport t \"time\"\nvar d = t.Since(t0)", "model/x.go:3 uses time.Since"},
@@ -97,11 +93,26 @@ func TestAPlantedUseIsFound(t *testing.T) {
 }
 
 func TestAPlantedInternalTypeIsFound(t *testing.T) {
-	set := token.NewFileSet()
 	text := "package producer\nimport \"" + module + "/internal/clock\"\ntype Config struct { Clock clock.Clock; own clock.Clock }\nfunc open(clock.Clock)\nfunc (*Config) Set(c clock.Clock) {}"
-	syntax, err := parser.ParseFile(set, "producer/x.go", text, 0)
-	require.NoError(t, err)
 	require.Equal(t, []string{
 		"producer/x.go: Config shows clock.Clock", "producer/x.go: Config.Set shows clock.Clock",
-	}, leaks(tree{files: []source{{path: "producer/x.go", syntax: syntax, set: set}}}))
+	}, leaks(tree{files: []source{parsed(t, "producer/x.go", text)}}))
+}
+
+func TestAFunctionWithoutAnExampleIsFound(t *testing.T) {
+	text := "package producer\nfunc Send() {\n}\nfunc Key() {\n}\nfunc Short() {}\nfunc (e *E) Error() {\n}\nfunc (p *hidden) Own() {\n}"
+	tr := tree{files: []source{
+		parsed(t, "producer/x.go", text),
+		parsed(t, "producer/example_test.go", "package producer_test\nfunc Example() { producer.Send() }"),
+		parsed(t, "producer/x_test.go", "package producer_test\nfunc TestKey() { producer.Key() }"),
+	}}
+	require.Equal(t, []string{"producer/x.go:4: no example of producer uses Key"}, unexemplified(tr))
+}
+
+func parsed(t *testing.T, path, text string) source {
+	t.Helper()
+	set := token.NewFileSet()
+	syntax, err := parser.ParseFile(set, path, text, 0)
+	require.NoError(t, err)
+	return source{path: path, test: strings.HasSuffix(path, "_test.go"), syntax: syntax, set: set}
 }

@@ -41,7 +41,7 @@ func (s *API) once(c huma.Context, next func(huma.Context)) {
 	}
 	ctx, u := c.Context(), c.URL()
 	body, rest := s.readBody(c)
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", u.RawQuery, body))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", u.RawQuery, body, c.Header("If-Match"), c.Header("If-None-Match")))
 	grant := grantOf(ctx) // what the same person may see can change from token to token
 	tenants := slices.Sorted(slices.Values(grant.Tenants))
 	who := sha256.Sum256(fmt.Appendf(nil, "%q %t %q %q %q %q", grant.Who(), grant.Tenants == nil, tenants, c.Operation().OperationID, u.Path, key))

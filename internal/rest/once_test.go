@@ -97,6 +97,32 @@ func TestARuleWhoseAnswerWasNotStoredIsCreatedOnceAndEnabled(t *testing.T) {
 	}
 }
 
+// An edit names the version that the client read, which is not there any more when the request is repeated.
+func TestATypeIsStoredOnceByARepetition(t *testing.T) {
+	w := newWorld(t)
+	const mail = "/api/v1/types/mail"
+	create := w.as("Idempotency-Key", "request-1", "If-None-Match", "*")
+	created := create.do("PUT", mail, `{"max_running": 2}`)
+	require.Equal(t, http.StatusOK, created.status, created.text)
+	edit := w.as("Idempotency-Key", "request-2", "If-Match", created.header.Get("ETag"))
+	edited := edit.do("PUT", mail, `{"max_running": 3}`)
+	require.Equal(t, http.StatusOK, edited.status, edited.text)
+	require.NotEqual(t, created.header.Get("ETag"), edited.header.Get("ETag"))
+
+	again := create.do("PUT", mail, `{"max_running": 2}`)
+	require.Equal(t, created.text, again.text, "although the type has changed since")
+	require.Equal(t, created.header.Get("ETag"), again.header.Get("ETag"))
+	create.fails(http.StatusUnprocessableEntity, "PUT", mail, `{"max_running": 4}`)
+	w.as("Idempotency-Key", "request-1", "If-Match", "*").fails(http.StatusUnprocessableEntity, "PUT", mail, `{"max_running": 2}`)
+
+	_, err := w.db.Collection("answers").DeleteMany(t.Context(), bson.D{}) // as if the process had died before it stored them
+	require.NoError(t, err)
+	again = edit.do("PUT", mail, `{"max_running": 3}`)
+	require.Equal(t, edited.text, again.text)
+	require.Equal(t, edited.header.Get("ETag"), again.header.Get("ETag"), "it is stored once")
+	create.fails(http.StatusPreconditionFailed, "PUT", mail, `{"max_running": 2}`) // it is not as the request says any more
+}
+
 func TestAnswersAreKeptForADay(t *testing.T) {
 	w := newWorld(t).as("Idempotency-Key", "request-1")
 	w.ok("POST", "/api/v1/tasks", `{"type": "mail"}`)

@@ -74,7 +74,8 @@ func (s *API) addTypes() {
 		return s.readType(ctx, in.Code)
 	})
 	add(s, write, op("put-type", http.MethodPut, at, "Store the settings of a type",
-		"The body describes the type completely: settings that it leaves out are removed. If-Match names the version that was read. A new type requires the header If-None-Match: *."), s.putType)
+		"The body describes the type completely: settings that it leaves out are removed. If-Match names the version that was read. A new type requires the header If-None-Match: *. "+
+			"A repetition with the same Idempotency-Key gets the first answer; if that was lost, what is stored if it is as the request says. Settings with secrets cannot be compared."), s.putType)
 	gone := op("delete-type", http.MethodDelete, at, "Delete the settings of a type", "Its tasks stay.")
 	gone.DefaultStatus = http.StatusNoContent
 	add(s, write, gone, func(ctx context.Context, in *struct {
@@ -169,6 +170,7 @@ func (s *API) answerType(ctx context.Context, t *model.TaskType) (*typeAnswer, e
 
 func (s *API) putType(ctx context.Context, in *struct {
 	TypePath
+	Idempotent
 	IfMatch
 	IfNoneMatch string `header:"If-None-Match" doc:"* for a new type"`
 	Body        body[form.Type]

@@ -1,14 +1,12 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
 
@@ -39,30 +37,34 @@ func serving(t *testing.T, db *mongo.Database) *server.Server {
 	return api
 }
 
-// creation is a request that creates things, and how many documents it must leave in which collections.
-type creation struct {
-	path, body string
-	makes      map[string]int64
-}
-
-var creations = map[string]creation{
-	"a task": {"/tasks", `{"type": "mail", "args": {"n": 1}}`, map[string]int64{"tasks": 1}},
-	"tasks":  {"/tasks/batch", `{"tasks": [{"type": "mail"}, {"type": "mail", "in": "1h"}, {"type": "sms"}]}`, map[string]int64{"tasks": 3}},
-	"a flow": {"/flows", `{"nodes": [{"id": "a", "type": "mail"}, {"id": "b", "type": "mail", "after": ["a"]}]}`, map[string]int64{"flows": 1}},
-	"a plan": {"/plans", `{"station": "report", "plan_type": "time", "plan_time": "2100-01-01T00:00:00Z", "messages": [1]}`, map[string]int64{"plans": 1}},
-	"nodes":  {"/streams/orders/1/nodes", `{"nodes": [{"type": "mail"}, {"type": "mail"}]}`, map[string]int64{"flow_nodes": 2}},
-}
-
 // A server dies before or after each write of a request. A client that repeats the request, with its
 // Idempotency-Key, has created everything once, and gets the same answer from then on.
 func TestWhatAServerThatDiesWasAskedToCreateIsCreatedOnceByARepetition(t *testing.T) {
 	t.Parallel()
+	keyed := map[string]asking{}
 	for what, c := range creations {
+		c.keyed = true
+		keyed[what] = c
+	}
+	killed(t, keyed)
+}
+
+// The same of changes that take no Idempotency-Key: the repetition either makes the change, or is refused since
+// it was made.
+func TestAChangeOfAServerThatDiesIsMadeOnceByARepetition(t *testing.T) {
+	t.Parallel()
+	killed(t, changes)
+}
+
+// killed kills a server before and after each write of each of the requests.
+func killed(t *testing.T, asked map[string]asking) {
+	t.Helper()
+	for what, c := range asked {
 		for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 			t.Run(what+" "+when, func(t *testing.T) {
 				onEngines(t, inDepth(func(t *testing.T, e Engine) {
 					died := 0
-					for _, command := range []string{"insert", "update"} {
+					for _, command := range []string{"insert", "update", "findAndModify", "delete"} {
 						for skip := 0; dies(t, e, c, proxy.Rule{Command: command, Do: action, Skip: skip}); skip++ {
 							died++
 						}
@@ -76,7 +78,7 @@ func TestWhatAServerThatDiesWasAskedToCreateIsCreatedOnceByARepetition(t *testin
 }
 
 // dies has a server die in a write, and reports whether it came to that.
-func dies(t *testing.T, e Engine, c creation, in proxy.Rule) bool {
+func dies(t *testing.T, e Engine, c asking, in proxy.Rule) bool {
 	t.Helper()
 	a := newArena(t, e)
 	px, _ := a.behind()
@@ -91,13 +93,15 @@ func dies(t *testing.T, e Engine, c creation, in proxy.Rule) bool {
 		return ""
 	})
 	url := "http://" + at.Address
-	_, err := post(t.Context(), url, creation{path: "/tasks", body: `{"type": "other"}`}, "warm") // from here on it writes what it is asked for
-	require.NoError(t, err)
+	for i, before := range append([]asking{{path: "/tasks", body: `{"type": "other"}`}}, c.before...) { // from here on it writes what it is asked for
+		_, err := before.send(t.Context(), url, fmt.Sprint("before-", i))
+		require.NoError(t, err)
+	}
 	trap := px.Set(in)
 	answered, told := make(chan error, 1), ""
 	go func() {
 		var err error
-		told, err = post(t.Context(), url, c, "request-1")
+		told, err = c.send(t.Context(), url, "request-1")
 		answered <- err
 	}()
 	died := false
@@ -121,38 +125,32 @@ func dies(t *testing.T, e Engine, c creation, in proxy.Rule) bool {
 		other.Close()
 		require.NoError(t, api.Close(context.Background()))
 	}()
-	first, err := post(t.Context(), other.URL, c, "request-1")
-	require.NoError(t, err)
-	again, err := post(t.Context(), other.URL, c, "request-1")
-	require.NoError(t, err)
-	require.Equal(t, first, again)
-	if told != "" {
-		require.Equal(t, told, first, "the answer of the server that died")
+	first, err := c.send(t.Context(), other.URL, "request-1")
+	if c.refused != 0 && err != nil {
+		require.ErrorContains(t, err, strconv.Itoa(c.refused), "the change was made before")
+	} else {
+		require.NoError(t, err)
+	}
+	if c.keyed {
+		again, err := c.send(t.Context(), other.URL, "request-1")
+		require.NoError(t, err)
+		require.Equal(t, first, again)
+		if told != "" {
+			require.Equal(t, told, first, "the answer of the server that died")
+		}
 	}
 	for coll, n := range c.makes {
-		got, err := a.db.Collection(coll).CountDocuments(t.Context(), bson.D{{Key: "type", Value: bson.D{{Key: "$ne", Value: "other"}}}, {Key: "_id", Value: bson.D{{Key: "$not", Value: bson.Regex{Pattern: "^~"}}}}})
-		require.NoError(t, err)
-		require.Equal(t, n, got, coll)
+		requireCount(t, n, a.db.Collection(coll), bson.D{{Key: "type", Value: bson.D{{Key: "$ne", Value: "other"}}}, {Key: "_id", Value: bson.D{{Key: "$not", Value: bson.Regex{Pattern: "^~"}}}}})
+	}
+	for coll, like := range c.leaves {
+		requireCount(t, 1, a.db.Collection(coll), like)
 	}
 	return died
 }
 
-// post sends a request with that key, and returns the answer of one that succeeded.
-func post(ctx context.Context, url string, c creation, key string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/api/v1"+c.path, strings.NewReader(c.body))
-	if err != nil {
-		return "", err
-	}
-	r.Header.Set("Idempotency-Key", key)
-	r.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = res.Body.Close() }()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode >= 300 {
-		err = fmt.Errorf("%s: %s", res.Status, text)
-	}
-	return fmt.Sprint(res.StatusCode, " ", string(bytes.TrimSpace(text))), err
+func requireCount(t *testing.T, want int64, coll *mongo.Collection, like bson.D) {
+	t.Helper()
+	got, err := coll.CountDocuments(t.Context(), like)
+	require.NoError(t, err)
+	require.Equal(t, want, got, "%s like %v", coll.Name(), like)
 }

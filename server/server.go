@@ -1,7 +1,7 @@
-// Package server is the REST API of mscheduler as an [http.Handler]. The command `mscheduler serve` runs it. A
+// Package server is the REST API and the dashboard of mscheduler as an [http.Handler]. The command `mscheduler serve` runs it. A
 // service can mount it beside its own pages.
 //
-// The API describes itself at /api/v1/openapi.json. docs/api.md is its guide.
+// The API describes itself at /api/v1/openapi.json. docs/api.md is its guide. The dashboard is at /ui/.
 package server
 
 import (
@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/dashboard"
 	"github.com/mscheduler/mscheduler/internal/rest"
 )
 
@@ -39,6 +40,8 @@ type Config struct {
 	NoTokens bool
 	// NoAPI leaves only callbacks and health, at an address that others may reach, say.
 	NoAPI bool
+	// NoDashboard leaves out the pages at /ui/.
+	NoDashboard bool
 	// NoCallbacks accepts no completions of runs at /api/v1/callbacks/.
 	NoCallbacks bool
 	// Issuer is an identity provider whose tokens are accepted, too; nil = none. It excludes NoTokens.
@@ -52,21 +55,37 @@ type Config struct {
 	Logger zerolog.Logger
 }
 
-// Server serves the API. It is safe for concurrent use.
-type Server struct{ api *rest.API }
+// Server serves the API and the dashboard. It is safe for concurrent use.
+type Server struct {
+	api   *rest.API
+	pages *dashboard.Dashboard // nil = there is none
+}
 
 // New checks the Config and makes a server. It does no I/O. If a field is wrong, the error is a
 // *model.InvalidError.
 func New(c Config) (*Server, error) {
-	api, err := rest.New(rest.Config(c))
+	api, err := rest.New(rest.Config{
+		Database: c.Database, Prefix: c.Prefix, Mount: c.Mount, SecretKey: c.SecretKey, NoTokens: c.NoTokens, NoAPI: c.NoAPI, NoCallbacks: c.NoCallbacks,
+		Issuer: c.Issuer, Version: c.Version, TracerProvider: c.TracerProvider, Logger: c.Logger,
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &Server{api}, nil
+	s := &Server{api: api}
+	if !c.NoAPI && !c.NoDashboard {
+		s.pages = dashboard.New(dashboard.Config{API: api, Mount: c.Mount, Version: c.Version, Logger: c.Logger})
+	}
+	return s, nil
 }
 
 // ServeHTTP implements [http.Handler].
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.api.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.pages != nil && s.pages.Serves(r) {
+		s.pages.ServeHTTP(w, r)
+		return
+	}
+	s.api.ServeHTTP(w, r)
+}
 
 // Drain makes /readyz fail, so that load balancers send no new requests here; all others are answered as
 // before. Call it a few seconds before the shutdown.

@@ -88,10 +88,11 @@ var mayImport = map[string][]string{
 		"core", "internal/access", "internal/audit", "internal/rulespec", "internal/tickplan", "internal/flowspec", "internal/flowplan", "internal/flowdraw", "internal/stepplan", "producer", "admin", "consumer", "periodic", "flow", "plan", "migrate", "internal/store", "internal/clock",
 		"internal/bench", "internal/builtin", "internal/bulk", "internal/calendar", "internal/demo", "internal/embedded", "internal/facts", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/probe", "internal/rulechange", "internal/secret", "internal/taskchange", "internal/upkeep", "internal/view", "metrics", "server",
 	},
-	"cmd/mscheduler": {"internal/cli"},
-	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/audit", "internal/builtin", "internal/bulk", "internal/census", "internal/command", "internal/facts", "internal/failure", "internal/follow", "internal/form", "internal/probe", "internal/rulechange", "internal/secret", "internal/stats", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
-	"server":         {"internal/access", "internal/rest"},
-	"metrics":        {"core", "internal/census", "internal/store"},
+	"cmd/mscheduler":     {"internal/cli"},
+	"internal/rest":      {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/audit", "internal/builtin", "internal/bulk", "internal/census", "internal/command", "internal/facts", "internal/failure", "internal/follow", "internal/form", "internal/probe", "internal/rulechange", "internal/secret", "internal/stats", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
+	"internal/dashboard": {"model", "internal/clock"},
+	"server":             {"internal/access", "internal/dashboard", "internal/rest"},
+	"metrics":            {"core", "internal/census", "internal/store"},
 
 	// Tests.
 	"internal/engine":     {"internal/embedded", "internal/clock", "internal/fleet"},

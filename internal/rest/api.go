@@ -169,6 +169,7 @@ func (s *API) addOperations() {
 	s.addPlanCommands()
 	s.addAudit()
 	s.addTokens()
+	s.addMe()
 	s.addDescription()
 }
 

@@ -19,7 +19,7 @@
 //	waiting.go    fetches that wait for tasks
 //	bulk.go explain.go stats.go   jobs that change many tasks; why a task is where it is; what waits and what has ended
 //	page.go page/ examples.go   the page on which people try the API; examples of bodies
-//	tokens.go     access tokens
+//	tokens.go me.go   access tokens; what the one of a request allows
 //	callbacks.go  completions of runs by their targets
 //	events.go hub.go watching.go   Server-Sent Events; the one subscription that all listeners share; its source
 package rest

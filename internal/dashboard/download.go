@@ -1,0 +1,104 @@
+package dashboard
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// downloadPage is how many documents a file asks the API for at a time.
+const downloadPage = 1000
+
+// download writes all of a list that the query selects, page by page, as CSV or as JSON lines. An error after the first
+// page cuts the connection, so that half a file never looks like a whole one.
+func (d *Dashboard) download(w http.ResponseWriter, r *http.Request) {
+	v := &visit{d: d, w: w, r: r}
+	name, form, _ := strings.Cut(r.PathValue("list"), ".")
+	t, ok := tables[name]
+	if !ok || form != "csv" && form != "jsonl" {
+		v.fail(v.nothingHere())
+		return
+	}
+	q := t.asked(r.URL.Query(), downloadPage)
+	doc, err := v.get(t.path, q)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	w.Header().Set("Content-Disposition", `attachment; filename="`+name+"."+form+`"`)
+	write := linesTo(w)
+	w.Header().Set("Content-Type", "application/jsonl")
+	if form == "csv" {
+		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+		write = tableTo(w, t.columns)
+	}
+	for {
+		if write(list(doc[t.field])) != nil {
+			return // nobody takes it
+		}
+		next := text(doc["next"])
+		if next == "" {
+			return
+		}
+		q.Set("page_token", next)
+		if doc, err = v.get(t.path, q); err != nil {
+			d.config.Logger.Warn().Err(err).Str("list", name).Msg("a download was cut off")
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+func linesTo(w http.ResponseWriter) func([]any) error {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	return func(docs []any) error {
+		for _, doc := range docs {
+			if err := out.Encode(doc); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func tableTo(w http.ResponseWriter, columns []string) func([]any) error {
+	out := csv.NewWriter(w)
+	_ = out.Write(columns) // Flush tells
+	return func(docs []any) error {
+		for _, doc := range docs {
+			row := make([]string, len(columns))
+			for i, c := range columns {
+				row[i] = cell(at(doc, c))
+			}
+			_ = out.Write(row)
+		}
+		out.Flush()
+		return out.Error()
+	}
+}
+
+// cell is a value in a CSV file. A program for tables reads what begins so as a formula, which could be anybody's: a quote
+// before it makes it text.
+func cell(v any) string {
+	var s string
+	switch v.(type) {
+	case map[string]any, []any:
+		out, _ := json.Marshal(v) //nolint:errchkjson // it was decoded from JSON
+		s = string(out)
+	default:
+		s = text(v)
+	}
+	if _, isNumber := v.(json.Number); !isNumber && s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return "'" + s
+	}
+	return s
+}
+
+// at is the value of a document at a path such as options.timeout_ms.
+func at(v any, path string) any {
+	for name := range strings.SplitSeq(path, ".") {
+		v = object(v)[name]
+	}
+	return v
+}

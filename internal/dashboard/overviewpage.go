@@ -1,0 +1,176 @@
+package dashboard
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+var overviewRoutes = routes{"/{$}": (*visit).overview, "/find": (*visit).find}
+
+// typeRow is a type as the overview shows it: what waits, and what ended within the window.
+type typeRow struct {
+	Type                  string
+	Due, Delayed, Running int64
+	OldestDue             string
+	Ended, Failed         int64
+	Late, Took            document
+	Paused                bool
+}
+
+// windows are the spans of time that the overview offers, with their length in milliseconds.
+var windows = []struct{ Name, MS string }{{"hour", "3600000"}, {"day", "86400000"}}
+
+func (v *visit) overview() error {
+	window := windows[0]
+	for _, w := range windows {
+		if w.Name == v.r.URL.Query().Get("window") {
+			window = w
+		}
+	}
+	stats, err := v.get("/stats", url.Values{"window_ms": {window.MS}})
+	if err != nil {
+		return err
+	}
+	pauses, err := v.get("/pauses", nil)
+	if err != nil {
+		return err
+	}
+	needs, err := v.needs()
+	if err != nil {
+		return err
+	}
+	rows := typeRowsOf(stats, pauses)
+	total := typeRow{}
+	for _, r := range rows {
+		total.Due, total.Delayed, total.Running = total.Due+r.Due, total.Delayed+r.Delayed, total.Running+r.Running
+		total.Ended, total.Failed = total.Ended+r.Ended, total.Failed+r.Failed
+		if r.OldestDue != "" && (total.OldestDue == "" || r.OldestDue < total.OldestDue) {
+			total.OldestDue = r.OldestDue
+		}
+	}
+	v.render("overview", page{Title: "Overview", Nav: "Overview", Poll: 5, Data: document{
+		"stats": stats, "rows": rows, "total": total, "needs": needs, "window": window.Name, "windows": windows, "pausedAll": pauses["all"] == true,
+	}})
+	return nil
+}
+
+// typeRowsOf joins what the statistics say of each type; types of mscheduler itself come last.
+func typeRowsOf(stats, pauses document) []*typeRow {
+	rows := map[string]*typeRow{}
+	row := func(typ string) *typeRow {
+		if rows[typ] == nil {
+			rows[typ] = &typeRow{Type: typ}
+		}
+		return rows[typ]
+	}
+	for _, q := range list(object(stats["queue"])["types"]) {
+		q := object(q)
+		r := row(text(q["type"]))
+		r.Due, r.Delayed, r.Running, r.OldestDue = integer(q["due"]), integer(q["delayed"]), integer(q["running"]), text(q["oldest_due_at"])
+	}
+	for typ, statuses := range object(object(stats["tasks"])["types"]) { // of a tenant
+		for status, n := range object(statuses) {
+			switch status {
+			case "New", "Error":
+				row(typ).Due += integer(n)
+			case "Executing":
+				row(typ).Running += integer(n)
+			}
+		}
+	}
+	for typ, e := range object(object(stats["ended"])["types"]) {
+		e := object(e)
+		r := row(typ)
+		r.Ended, r.Late, r.Took = integer(e["count"]), object(e["late_ms"]), object(e["exec_time_ms"])
+		statuses := object(e["statuses"])
+		r.Failed = integer(statuses["Failure"]) + integer(statuses["Pending"])
+	}
+	for _, typ := range texts(pauses["types"]) {
+		row(typ).Paused = true
+	}
+	out := make([]*typeRow, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b *typeRow) int {
+		ours := func(r *typeRow) int { return len(r.Type) - len(strings.TrimPrefix(r.Type, "mscheduler.")) }
+		return cmp.Or(cmp.Compare(ours(a), ours(b)), strings.Compare(a.Type, b.Type))
+	})
+	return out
+}
+
+// need is something that waits for a person.
+type need struct {
+	Class string
+	Count string
+	What  string
+	URL   string
+}
+
+// mostCounted is how many things of a kind the overview counts.
+const mostCounted = 100
+
+// needs are the things that need somebody, each with the page that lists them.
+func (v *visit) needs() ([]need, error) {
+	var out []need
+	for _, ask := range []struct {
+		path, field, class, what, page string
+		query                          url.Values
+		wants                          func(document) bool
+	}{
+		{"/tasks", "tasks", "ask", "tasks wait for a decision", "/tasks?status=Pending", url.Values{"status": {"Pending"}}, nil},
+		{"/tasks", "tasks", "bad", "tasks failed for good", "/tasks?status=Failure", url.Values{"status": {"Failure"}}, nil},
+	} {
+		ask.query.Set("limit", "100")
+		doc, err := v.get(ask.path, ask.query)
+		if err != nil {
+			return nil, err
+		}
+		n := int64(0)
+		for _, d := range list(doc[ask.field]) {
+			if ask.wants == nil || ask.wants(object(d)) {
+				n++
+			}
+		}
+		if n > 0 {
+			count := number(n)
+			if text(doc["next"]) != "" {
+				count += "+"
+			}
+			out = append(out, need{Class: ask.class, Count: count, What: ask.what, URL: v.d.config.Mount + base + ask.page})
+		}
+	}
+	return out, nil
+}
+
+// find goes where what people type leads: to the task of an id, or else to the list of a type, a tenant or a key.
+func (v *visit) find() error {
+	q := strings.TrimSpace(v.r.URL.Query().Get("q"))
+	parts := strings.SplitN(q, "/", 3)
+	if len(parts) == 2 {
+		parts = []string{"-", parts[0], parts[1]}
+	}
+	if len(parts) == 3 {
+		if _, err := v.get("/tasks"+pathOf(parts...), nil); err == nil {
+			return v.goTo("/tasks" + pathOf(parts...))
+		} else if !gone(err) && problemOf(err).Status < 500 {
+			return v.foundNothing(q)
+		} else if !gone(err) {
+			return err
+		}
+	}
+	if q != "" && len(parts) == 1 {
+		doc, err := v.get("/tasks", url.Values{"type": {q}, "limit": {"1"}})
+		if err == nil && len(list(doc["tasks"])) > 0 {
+			return v.goTo("/tasks?type=" + url.QueryEscape(q))
+		}
+	}
+	return v.foundNothing(q)
+}
+
+func (v *visit) foundNothing(q string) error {
+	v.render("find", page{Title: "Find", Data: document{"q": q}})
+	return nil
+}

@@ -1,0 +1,294 @@
+// What pages do in the browser: times, live parts, keys, forms that call the API, rows that are selected.
+"use strict";
+
+const $ = (selector, from = document) => from.querySelector(selector);
+const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
+const base = document.body.dataset.base, api = document.body.dataset.api;
+
+// Times: how long ago they are, or how soon they come; the title has the exact time, here and in UTC.
+const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+function ago(time) {
+  const seconds = (Date.now() - time) / 1000, size = Math.abs(seconds);
+  if (size < 1) return "now";
+  const i = units.findIndex(([, n]) => size >= n);
+  const [unit, n] = units[i], whole = Math.floor(size / n);
+  let out = whole + " " + unit;
+  if (units[i + 1] && whole < 10 && unit !== "min") {
+    const rest = Math.floor((size % n) / units[i + 1][1]);
+    if (rest) out += " " + rest + " " + units[i + 1][0];
+  }
+  return seconds > 0 ? out + " ago" : "in " + out;
+}
+function showTimes(from = document) {
+  for (const t of $$("time[datetime]", from)) {
+    const at = new Date(t.dateTime);
+    if (isNaN(at)) continue;
+    t.textContent = ago(at);
+    t.title = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" }) + "\n" + at.toISOString().replace("T", " ").replace("Z", " UTC");
+  }
+}
+const sent = new Map($$("[data-part]").map((part) => [part.dataset.part, part.innerHTML])); // what the server sent last
+showTimes();
+setInterval(showTimes, 1000);
+
+function toast(text) {
+  const p = document.createElement("p");
+  p.textContent = text;
+  $("#toast").append(p);
+  setTimeout(() => p.remove(), 6000);
+}
+
+// Live parts. The page reads itself again, and each element with data-part gets its new content. What somebody has
+// folded, selected or is typing in stays.
+let reading = false, again = false;
+async function refresh() {
+  if (reading) { again = true; return; }
+  reading = true;
+  try {
+    const answer = await fetch(location.href, { headers: { "X-Live": "1" } });
+    if (answer.redirected) { location.reload(); return; }
+    if (!answer.ok) throw new Error(answer.status);
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of $$("[data-part]")) {
+      const next = $(`[data-part="${part.dataset.part}"]`, fresh);
+      if (!next || part.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]), textarea, select")) continue;
+      const text = next.innerHTML;
+      if (text === sent.get(part.dataset.part)) continue;
+      sent.set(part.dataset.part, text);
+      keep(part, next);
+      part.replaceChildren(...next.childNodes);
+      showTimes(part);
+      document.dispatchEvent(new CustomEvent("part", { detail: part }));
+    }
+    alive(true);
+  } catch { alive(false); } finally {
+    reading = false;
+    if (again) { again = false; setTimeout(refresh, 500); }
+  }
+}
+function keep(old, fresh) {
+  const open = new Map($$("details", old).map((d, i) => [d.id || i, d.open]));
+  $$("details", fresh).forEach((d, i) => { const was = open.get(d.id || i); if (was !== undefined) d.open = was; });
+  const chosen = new Set($$("input[type=checkbox]:checked", old).map((c) => c.value));
+  for (const c of $$("input[type=checkbox][name=row]", fresh)) c.checked = chosen.has(c.value);
+}
+function alive(is) {
+  const mark = $("#live");
+  if (!mark) return;
+  mark.classList.toggle("off", !is);
+  mark.textContent = is ? "live" : "not live";
+}
+if (document.body.dataset.live) {
+  const source = new EventSource(document.body.dataset.live);
+  source.onmessage = () => { if (!document.hidden) refresh(); else again = true; };
+  source.onopen = () => alive(true);
+  source.onerror = () => alive(false);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && again) { again = false; refresh(); } });
+}
+if (document.body.dataset.poll) setInterval(() => { if (!document.hidden) refresh(); }, 1000 * document.body.dataset.poll);
+
+// Dark or light.
+$("#theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  root.dataset.theme = dark ? "light" : "dark";
+  try { localStorage.setItem("mscheduler-theme", root.dataset.theme); } catch { /* not kept */ }
+});
+
+function confirmed(title, text) {
+  const dialog = $("#confirm");
+  $("#confirm-title").textContent = title;
+  $("#confirm-text").textContent = text;
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true }));
+}
+
+// Forms that call the API: data-call="POST /tasks/…/cancel". Named fields become the body. data-as says what a field
+// is: number, bool, json, list (one of each line), or text, which is the default. An empty field is left out, unless it has
+// data-keep. "a.b" is a field within a field.
+function bodyOf(form) {
+  const body = {};
+  let whole;
+  for (const f of $$("[name]", form)) {
+    if (f.type === "radio" && !f.checked) continue;
+    const as = f.dataset.as || (f.type === "checkbox" ? "bool" : "text");
+    if (as === "bool" ? !f.checked : f.value === "" && f.dataset.keep === undefined) continue;
+    let value = f.value;
+    if (as === "number") value = Number(value);
+    if (as === "bool") value = true;
+    if (as === "list") value = value.split("\n").map((l) => l.trim()).filter(Boolean);
+    if (as === "json") {
+      try { value = JSON.parse(value); } catch (e) { throw new FieldError(f, "is no JSON: " + e.message); }
+    }
+    if (f.name === "") continue;
+    if (f.name === ".") { whole = value; continue; }
+    const names = f.name.split("."), last = names.pop();
+    let into = body;
+    for (const n of names) into = into[n] ??= {};
+    into[last] = value;
+  }
+  return whole === undefined ? body : whole;
+}
+class FieldError extends Error {
+  constructor(field, message) { super(message); this.field = field; }
+}
+function showErrors(form, problem) {
+  $$(".error", form).forEach((e) => e.remove());
+  const rest = [];
+  for (const e of problem.errors || []) {
+    const name = (e.location || "").replace(/^(body|query|path|header)\.?/, "");
+    const field = name && $(`[name="${CSS.escape(name)}"]`, form);
+    if (field && field.type !== "hidden") errorAt(field, e.message);
+    else rest.push(e.message);
+  }
+  if (rest.length || !(problem.errors || []).length) errorAt(form.lastElementChild, [...rest, ...(rest.length ? [] : [problem.detail || problem.title || "the request failed"])].join("; "));
+}
+function errorAt(element, message) {
+  const p = document.createElement("p");
+  p.className = "error";
+  p.setAttribute("role", "alert");
+  p.textContent = message;
+  element.after(p);
+  if (element.name) element.setAttribute("aria-invalid", "true");
+}
+async function call(what, body, { match, key } = {}) {
+  const [method, path] = what.split(" ");
+  const headers = { "Content-Type": "application/json" };
+  if (match) headers["If-Match"] = match;
+  if (key) headers["Idempotency-Key"] = key;
+  const answer = await fetch(api + path, { method, headers, body: method === "GET" || body === undefined ? undefined : JSON.stringify(body) });
+  const text = await answer.text();
+  let doc = {};
+  try { doc = text ? JSON.parse(text) : {}; } catch { doc = { detail: text }; }
+  if (answer.status === 401) { location.reload(); }
+  return { ok: answer.ok, status: answer.status, doc };
+}
+document.addEventListener("submit", async (event) => {
+  const form = event.target.closest("form[data-call]");
+  if (!form) return;
+  event.preventDefault();
+  const button = event.submitter || $("button", form);
+  $$("[aria-invalid]", form).forEach((f) => f.removeAttribute("aria-invalid"));
+  let body;
+  try { body = bodyOf(form); } catch (e) {
+    if (!(e instanceof FieldError)) throw e;
+    showErrors(form, {}); $$(".error", form).forEach((x) => x.remove()); errorAt(e.field, e.message);
+    return;
+  }
+  if (form.dataset.confirm && !await confirmed(button.textContent, form.dataset.confirm)) return;
+  button.disabled = true;
+  form.dataset.key ??= crypto.randomUUID?.() ?? String(Math.random()).slice(2); // a repetition is the same request
+  try {
+    const { ok, doc } = await call(form.dataset.call, body, { match: form.dataset.match, key: "idempotent" in form.dataset ? form.dataset.key : undefined });
+    if (!ok) { showErrors(form, doc); return; }
+    delete form.dataset.key;
+    $$(".error", form).forEach((e) => e.remove());
+    form.dispatchEvent(new CustomEvent("called", { bubbles: true, detail: doc }));
+    if (form.dataset.then) {
+      location.href = base + form.dataset.then.replace(/\{(\w+)\}/g, (_, name) => String(doc[name]).split("/").map(encodeURIComponent).join("/"));
+      return;
+    }
+    toast((form.dataset.said || button.textContent.trim()) + ": done");
+    form.closest("dialog")?.close();
+    await refresh();
+  } catch { showErrors(form, { detail: "the server does not answer; retry" }); } finally { button.disabled = false; }
+});
+
+// Buttons that show a dialog or an element.
+document.addEventListener("click", (event) => {
+  const opener = event.target.closest("[data-opens]");
+  if (opener) { const d = document.getElementById(opener.dataset.opens); if (d instanceof HTMLDialogElement) d.showModal(); else d.hidden = !d.hidden; }
+  const closer = event.target.closest("[data-closes]");
+  if (closer) closer.closest("dialog").close();
+  const copier = event.target.closest("[data-copy]");
+  if (copier) {
+    const source = $(".source", copier.closest("details"));
+    navigator.clipboard?.writeText(source.value).then(() => toast("Copied"), () => toast("The browser does not allow it"));
+  }
+});
+
+// Search in a value: what does not contain the text is hidden.
+document.addEventListener("input", (event) => {
+  if (!event.target.matches("[data-search]")) return;
+  const wanted = event.target.value.toLowerCase();
+  for (const li of $$(".tree li", event.target.closest("details"))) {
+    const own = [...li.children].filter((c) => c.matches("b, code")).map((c) => c.textContent).join(" ").toLowerCase();
+    li.classList.toggle("found", wanted !== "" && own.includes(wanted));
+    li.hidden = wanted !== "" && !li.textContent.toLowerCase().includes(wanted);
+    if (wanted && !li.hidden) $$(":scope > details", li).forEach((d) => { d.open = true; });
+  }
+});
+
+// Keys.
+let before = "";
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const field = event.target.matches("input:not([type=checkbox]), textarea, select");
+  if (event.key === "Escape" && field) { event.target.blur(); return; }
+  if (field || $("dialog[open]")) return;
+  const key = event.key;
+  if (before === "g") {
+    before = "";
+    const link = $(`body > nav a[data-key="${CSS.escape(key)}"]`);
+    if (link) { event.preventDefault(); link.click(); }
+    return;
+  }
+  if (key === "g") { before = "g"; setTimeout(() => { before = ""; }, 1500); return; }
+  const rows = $$("main tbody tr[data-row]"), at = rows.findIndex((r) => r.classList.contains("here"));
+  const go = (i) => {
+    rows[at]?.classList.remove("here");
+    rows[i]?.classList.add("here");
+    rows[i]?.scrollIntoView({ block: "nearest" });
+  };
+  switch (key) {
+    case "/": event.preventDefault(); $("#find")?.focus(); break;
+    case "?": $("#keys").showModal(); break;
+    case "j": go(Math.min(at + 1, rows.length - 1)); break;
+    case "k": go(Math.max(at - 1, 0)); break;
+    case "x": { const box = rows[at] && $("input[name=row]", rows[at]); if (box) box.click(); break; }
+    case "Enter": if (at >= 0 && event.target === document.body) { $("a[href]", rows[at])?.click(); } break;
+  }
+});
+$("#help").addEventListener("click", () => $("#keys").showModal());
+
+// Rows that are selected, and what is done with them: each with a request of its own, so one that is refused stops no
+// other one.
+function chosen() { return $$("input[name=row]:checked"); }
+function countChosen() {
+  const bar = $("#chosen");
+  if (!bar) return;
+  const n = chosen().length;
+  bar.hidden = n === 0;
+  $("#chosen-count").textContent = n + (n === 1 ? " row" : " rows") + " selected";
+  for (const box of $$("input[name=row]")) box.closest("tr").setAttribute("aria-selected", box.checked);
+}
+document.addEventListener("change", (event) => {
+  if (event.target.id === "all") for (const box of $$("input[name=row]")) box.checked = event.target.checked;
+  if (event.target.id === "all" || event.target.name === "row") countChosen();
+});
+document.addEventListener("part", countChosen);
+let stopped = false;
+document.addEventListener("click", async (event) => {
+  if (event.target.id === "chosen-stop") { stopped = true; return; }
+  const button = event.target.closest("[data-each]");
+  if (!button) return;
+  const boxes = chosen();
+  if (!await confirmed(button.textContent.trim(), `${boxes.length} selected. ${button.dataset.confirm || ""}`)) return;
+  stopped = false;
+  const stop = $("#chosen-stop"), progress = $("#chosen-progress"), refused = [];
+  stop.hidden = progress.hidden = false;
+  let done = 0;
+  for (const box of boxes) {
+    if (stopped) break;
+    const { ok, doc } = await call(`POST ${box.dataset.path}/${button.dataset.each}`, JSON.parse(button.dataset.body || "{}"));
+    if (ok) { done++; box.checked = false; } else refused.push(`${box.value}: ${doc.detail || doc.title}`);
+    progress.textContent = `${done} of ${boxes.length} done` + (refused.length ? `, ${refused.length} refused` : "");
+  }
+  stop.hidden = true;
+  toast(progress.textContent + (stopped ? "; stopped" : ""));
+  if (refused.length) { $("#chosen-refused").textContent = refused.slice(0, 20).join("\n"); $("#chosen-refused").hidden = false; }
+  countChosen();
+  refresh();
+});
+countChosen();

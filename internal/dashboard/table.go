@@ -1,0 +1,57 @@
+package dashboard
+
+import (
+	"net/url"
+	"strconv"
+)
+
+// perPage is how many rows a page of a list has.
+const perPage = 50
+
+// tableOf is a list of the API: where it is, and the names of its filters in the query of a page, which are those of the
+// API.
+type tableOf struct {
+	path    string
+	field   string   // of the answer
+	filters []string // names in the query
+	columns []string // of the files: paths in a document; the JSON lines have all of it
+}
+
+// tables are the lists that can be filtered, paged and written as files.
+var tables = map[string]tableOf{
+	"tasks": {"/tasks", "tasks", []string{"tenant", "type", "status", "category", "creator", "worker_id", "created_after", "created_before", "history", "sort"},
+		[]string{"id", "status", "tenant", "type", "key", "category", "creator", "priority", "start_time", "attempt", "error_count", "lapse_count", "error_info", "created_at", "updated_at", "finished_at", "exec_time_ms"}},
+}
+
+// asked is the query for a page of the list: what the page's own query says of it.
+func (t tableOf) asked(q url.Values, limit int) url.Values {
+	out := url.Values{}
+	for _, name := range append([]string{"page_token"}, t.filters...) {
+		for _, value := range q[name] {
+			if value != "" {
+				out.Add(name, value)
+			}
+		}
+	}
+	out.Set("limit", strconv.Itoa(limit))
+	return out
+}
+
+// rows reads the page of a list that the page's query names.
+func (v *visit) rows(name string) (document, error) {
+	t := tables[name]
+	return v.get(t.path, t.asked(v.r.URL.Query(), perPage))
+}
+
+// pick is the part of a query that has these names: what a page of the API's events is about.
+func pick(q url.Values, names ...string) url.Values {
+	out := url.Values{}
+	for _, name := range names {
+		for _, value := range q[name] {
+			if value != "" {
+				out.Add(name, value)
+			}
+		}
+	}
+	return out
+}

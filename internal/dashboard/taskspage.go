@@ -1,0 +1,84 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+var taskRoutes = routes{"/tasks": (*visit).tasks, "/tasks/{tenant}/{type}/{key...}": (*visit).task}
+
+// taskStatuses are the statuses that a task may have.
+var taskStatuses = []model.Status{
+	model.StatusWait, model.StatusNew, model.StatusExecuting, model.StatusError, model.StatusPending, model.StatusFailure, model.StatusSuccess,
+	model.StatusCompleted, model.StatusManuallyProcessed, model.StatusCancelled,
+}
+
+// bulkFilters are the names of a filter of tasks that a bulk job has, too.
+var bulkFilters = []string{"tenant", "type", "status", "category", "creator", "worker_id", "created_after", "created_before"}
+
+func (v *visit) tasks() error {
+	q := v.r.URL.Query()
+	doc, err := v.rows("tasks")
+	if err != nil {
+		return err
+	}
+	filter := document{}
+	for _, name := range bulkFilters {
+		switch values := q[name]; {
+		case len(values) == 0 || values[0] == "":
+		case name == "status":
+			filter[name] = values
+		default:
+			filter[name] = values[0]
+		}
+	}
+	live := pick(q, "tenant", "type")
+	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Data: document{
+		"tasks": list(doc["tasks"]), "next": doc["next"], "statuses": taskStatuses, "status": q["status"], "filter": filter, "all": len(filter) == 0,
+	}})
+	return nil
+}
+
+func (v *visit) task() error {
+	id := []string{v.r.PathValue("tenant"), v.r.PathValue("type"), v.r.PathValue("key")}
+	path := "/tasks" + pathOf(id...)
+	generation := pick(v.r.URL.Query(), "generation")
+	task, err := v.get(path, generation)
+	if err != nil {
+		return err
+	}
+	why, err := v.get(path+"/explain", nil)
+	if err != nil && !gone(err) {
+		return err
+	}
+	lives, err := v.get(path+"/lives", nil)
+	if err != nil {
+		return err
+	}
+	can := actionsOf(model.Status(text(task["status"])))
+	remarked := slices.DeleteFunc([]string{"cancel", "resolve"}, func(verb string) bool { return !can[verb] })
+	v.render("task", page{Title: strings.Join(id, "/"), Nav: "Tasks",
+		Live: url.Values{"tenant": id[:1], "type": id[1:2], "key": id[2:]},
+		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "past": len(generation) > 0, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "remarked": remarked}})
+	return nil
+}
+
+// actionsOf are the actions that the status of a task allows.
+func actionsOf(status model.Status) map[string]bool {
+	asks := status == model.StatusPending
+	return map[string]bool{
+		"release": status == model.StatusWait, "cancel": !status.Ended(), "update": !status.Ended(),
+		"resolve": asks || status == model.StatusFailure, "retry": asks || status.Ended(), "redeliver": status.Ended(),
+	}
+}
+
+// gone reports whether the API says that there is no such thing.
+func gone(err error) bool {
+	var p *problem
+	return errors.As(err, &p) && p.Status == http.StatusNotFound
+}

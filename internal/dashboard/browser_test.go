@@ -1,0 +1,196 @@
+package dashboard_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// browser is a tab of headless Chromium. A test that has one fails if a page tells an error on the console or asks for
+// something that it does not get.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu       sync.Mutex
+	troubles []string
+}
+
+// chromiums are the names of the program. Debian's package is chromium.
+var chromiums = []string{"chromium", "chromium-browser", "google-chrome"}
+
+// open starts the browser. Without one the test is skipped; CI installs it.
+func open(t *testing.T) *browser {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it runs in `make scenarios`")
+	}
+	program := ""
+	for _, name := range chromiums {
+		if found, err := exec.LookPath(name); err == nil {
+			program = found
+			break
+		}
+	}
+	if program == "" {
+		t.Skip("there is no Chromium: apt-get install chromium")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stop)
+	b := &browser{t: t}
+	var end context.CancelFunc
+	b.ctx, end = chromedp.NewContext(allocator)
+	t.Cleanup(end)
+	chromedp.ListenTarget(b.ctx, b.hear)
+	b.run(network.Enable(), log.Enable(), runtime.Enable())
+	return b
+}
+
+func (b *browser) hear(event any) {
+	trouble := ""
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		trouble = "exception: " + e.ExceptionDetails.Error()
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning {
+			trouble = fmt.Sprintf("console %s: %s", e.Type, e.Args[0].Value)
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.LevelError {
+			trouble = "log: " + e.Entry.Text + " " + e.Entry.URL
+		}
+	case *network.EventLoadingFailed:
+		if !e.Canceled {
+			trouble = "failed request: " + e.ErrorText
+		}
+	case *network.EventResponseReceived:
+		if e.Response.Status >= http.StatusBadRequest {
+			trouble = fmt.Sprintf("status %d of %s", e.Response.Status, e.Response.URL)
+		}
+	}
+	if trouble != "" {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.troubles = append(b.troubles, trouble)
+	}
+}
+
+// run does something in the tab.
+func (b *browser) run(actions ...chromedp.Action) {
+	b.t.Helper()
+	require.NoError(b.t, chromedp.Run(b.ctx, actions...))
+}
+
+// visit goes to a page and waits until its script has run.
+func (b *browser) visit(url string) {
+	b.t.Helper()
+	b.run(chromedp.Navigate(url), chromedp.WaitVisible("main h1"))
+}
+
+// size is that of a screen; dark is what the system wants.
+func (b *browser) size(width, height int64, dark bool) {
+	b.t.Helper()
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	b.run(emulation.SetDeviceMetricsOverride(width, height, 1, width < 600),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+}
+
+// quiet checks that no page has told an error so far.
+func (b *browser) quiet() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	require.Empty(b.t, b.troubles)
+}
+
+// text is that of an element.
+func (b *browser) text(selector string) (text string) {
+	b.t.Helper()
+	b.run(chromedp.Text(selector, &text, chromedp.NodeVisible))
+	return text
+}
+
+// awaits waits until an expression of JavaScript is true.
+func (b *browser) awaits(expression string) {
+	b.t.Helper()
+	b.run(chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(0)))
+}
+
+// accessible checks the page with axe-core, if MSCHEDULER_AXE names its file: it is a tool, and not part of the project.
+func (b *browser) accessible() {
+	b.t.Helper()
+	file := os.Getenv("MSCHEDULER_AXE")
+	if file == "" {
+		return
+	}
+	script, err := os.ReadFile(file)
+	require.NoError(b.t, err)
+	var found string
+	b.run(chromedp.Evaluate(string(script)+"; 0", nil),
+		chromedp.Evaluate(`axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}).then(r => JSON.stringify(r.violations.map(v => v.id + ": " + v.help + " " + v.nodes.map(n => n.target + " " + n.failureSummary).join("; "))))`,
+			&found, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	var violations []string
+	require.NoError(b.t, json.Unmarshal([]byte(found), &violations))
+	require.Empty(b.t, violations)
+}
+
+// pictures is where the pages of the documentation have their pictures.
+const pictures = "../../docs/dashboard"
+
+// picture keeps what the tab shows for the documentation, with MSCHEDULER_UPDATE=1.
+func (b *browser) picture(name string) {
+	b.t.Helper()
+	if os.Getenv("MSCHEDULER_UPDATE") == "" {
+		return
+	}
+	var shot []byte
+	b.run(chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		shot, err = page.CaptureScreenshot().Do(ctx)
+		return err
+	}))
+	require.NoError(b.t, os.MkdirAll(pictures, 0o755))
+	require.NoError(b.t, os.WriteFile(filepath.Join(pictures, name+".png"), shot, 0o644))
+}
+
+// looks visits a page at the sizes and in the colours that matter, and checks each.
+func (b *browser) looks(name, url string) {
+	b.t.Helper()
+	for _, l := range []struct {
+		name          string
+		width, height int64
+		dark          bool
+	}{{"", 1440, 900, false}, {"-dark", 1440, 900, true}, {"-phone", 390, 844, false}, {"-phone-dark", 390, 844, true}} {
+		b.size(l.width, l.height, l.dark)
+		b.visit(url)
+		b.accessible()
+		var wide bool
+		b.run(chromedp.Evaluate(`document.documentElement.scrollWidth > innerWidth`, &wide))
+		require.False(b.t, wide, "%s%s is wider than the screen", name, l.name)
+		if !strings.Contains(l.name, "phone-dark") {
+			b.picture(name + l.name)
+		}
+	}
+	b.size(1440, 900, false)
+	b.quiet()
+}

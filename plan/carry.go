@@ -26,7 +26,7 @@ func (p planner) Tasks(doc *repeat.Plan) (tasks []*model.Task) {
 	for i := range doc.Planned {
 		pl := &doc.Planned[i]
 		if pl.Do == stepplan.DoSend && stepplan.Stands(doc, pl) && p.sendable(doc) == nil {
-			if t := lifecycle.NewTask(stepplan.Draft(doc, pl.At), doc.UpdatedAt); p.types.Give(t) == nil {
+			if t := lifecycle.NewTask(stepplan.Draft(doc, pl), doc.UpdatedAt); p.types.Give(t) == nil {
 				tasks = append(tasks, t)
 			}
 		}
@@ -63,7 +63,7 @@ func (p planner) Finish(ctx context.Context, plans []*repeat.Plan, unsent map[st
 				}
 				err := p.sendable(doc)
 				if err == nil && pl.Do == stepplan.DoAgain {
-					if err = p.again(ctx, doc, pl.At); store.Outage(err) {
+					if err = p.again(ctx, doc, pl); store.Outage(err) {
 						return nil, err
 					}
 				}
@@ -117,9 +117,9 @@ func (p planner) keep(ctx context.Context, results []*repeat.Result) error {
 	return p.store.Results.Put(ctx, results)
 }
 
-// again begins the plan's try of its step: a new life of the step's task, which may start at the time.
-func (p planner) again(ctx context.Context, doc *repeat.Plan, at time.Time) error {
-	d := stepplan.Draft(doc, at)
+// again begins the plan's try of its step, as it is planned: a new life of the step's task.
+func (p planner) again(ctx context.Context, doc *repeat.Plan, pl *repeat.Planned) error {
+	d := stepplan.Draft(doc, pl)
 	d.Typed(p.types.Get(doc.Station))
 	begun := func(t *model.Task) bool { return ofPlan(t) != doc.ID || t.Origin.Generation >= doc.Try }
 	id := stepplan.TaskID(doc, doc.Step)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -24,4 +26,9 @@ func (p *Plans) Skip(d time.Duration) { p.store.Clock.Skip(d) }
 // Engine is an engine that works only when a test tells it to, and remembers plans meanwhile.
 func (p *Plans) Engine() *decision.Engine {
 	return decision.NewEngine(p.id, stepplan.EngineType, p.decider)
+}
+
+// Decide writes a decision about a plan, as an engine does, and carries it out.
+func (p *Plans) Decide(ctx context.Context, before, after *repeat.Plan) (applied bool, err error) {
+	return p.decider.One(ctx, clock.Read(p.store.Local()), store.Decision[*repeat.Plan]{Before: before, After: after})
 }

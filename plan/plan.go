@@ -46,7 +46,7 @@ type Config struct {
 	// separated by commas. The first seals, all open. Defaults to none: plans with such keys are
 	// refused.
 	SecretKey string
-	// TracerProvider records spans of publications, see docs/traces.md. Defaults to none.
+	// TracerProvider records spans of publications and steps, see docs/traces.md. Defaults to none.
 	TracerProvider trace.TracerProvider
 	// Clock is for tests. Defaults to the machine's.
 	Clock model.Clock
@@ -88,7 +88,7 @@ func New(cfg Config) (*Plans, error) {
 }
 
 func (p *Plans) newDecider() *decision.Decider[*repeat.Plan] {
-	return decision.New(decision.Config[*repeat.Plan]{Store: p.store, Planner: planner{p}, Documents: p.store.Plans, Types: p.types, Log: p.log, Prompt: true, Size: sizeOf})
+	return decision.New(decision.Config[*repeat.Plan]{Store: p.store, Planner: planner{p}, Documents: p.store.Plans, Types: p.types, Log: p.log, Prompt: true, Size: sizeOf, Begin: p.begin})
 }
 
 // sizeOf is about how many bytes of memory a plan takes; 0 = nothing more is decided about it.
@@ -199,6 +199,8 @@ func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i 
 			return nil, err
 		}
 	}
+	ended := p.beginFirst(ctx, plans, now)
+	defer func() { ended(err) }()
 	return p.insert(ctx, began, plans, past)
 }
 

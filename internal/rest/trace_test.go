@@ -72,17 +72,24 @@ func TestFlowsAndPlansOverHTTPBelongToTheCallersTrace(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	w := newWorld(t, func(c *rest.Config) { c.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)) })
 	w.header = http.Header{"Traceparent": {callersParent}}
-	for _, c := range []struct{ path, body, span string }{
-		{"/api/v1/flows", `{"key": "f", "nodes": [{"id": "a", "type": "mail"}]}`, "start flow"},
-		{"/api/v1/plans", `{"plan_id": "p", "station": "mail", "plan_type": "none", "messages": ["m"]}`, "publish"},
+	for _, c := range []struct {
+		path, body string
+		spans      []string // each the child of the next
+	}{
+		{"/api/v1/flows", `{"key": "f", "nodes": [{"id": "a", "type": "mail"}]}`, []string{"start flow", "POST /api/v1/flows"}},
+		{"/api/v1/plans", `{"plan_id": "p", "station": "mail", "plan_type": "none", "messages": ["m"]}`, []string{"plan step", "publish", "POST /api/v1/plans"}},
 	} {
 		spans.Reset()
 		w.ok("POST", c.path, c.body)
-		require.Len(t, spans.GetSpans(), 2)
-		begun, request := spans.GetSpans()[0], spans.GetSpans()[1]
-		require.Equal(t, c.span, begun.Name)
-		require.Equal(t, request.SpanContext.SpanID(), begun.Parent.SpanID())
-		require.Equal(t, callersTrace, begun.SpanContext.TraceID().String())
+		got := spans.GetSpans()
+		require.Len(t, got, len(c.spans))
+		for i, span := range got {
+			require.Equal(t, c.spans[i], span.Name)
+			require.Equal(t, callersTrace, span.SpanContext.TraceID().String())
+			if i > 0 {
+				require.Equal(t, span.SpanContext.SpanID(), got[i-1].Parent.SpanID())
+			}
+		}
 	}
 	fetched := w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["mail"], "max": 2}`)
 	require.Contains(t, at(fetched, "tasks.0.traceparent"), callersTrace)

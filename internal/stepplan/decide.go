@@ -1,6 +1,7 @@
 package stepplan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -297,11 +298,11 @@ func TaskID(p *repeat.Plan, step int64) string {
 	return model.TaskID(p.Tenant, p.Station, TaskKey(p.PlanID, step))
 }
 
-// Draft is that of the task of the plan's step, which may start at the given time.
-func Draft(p *repeat.Plan, starts time.Time) lifecycle.Draft {
+// Draft is that of the task of the plan's step, as it is planned.
+func Draft(p *repeat.Plan, pl *repeat.Planned) lifecycle.Draft {
 	d := lifecycle.Draft{
-		Tenant: p.Tenant, Type: p.Station, Key: TaskKey(p.PlanID, p.Step), Args: argsOf(p), Start: starts, Priority: p.Priority, Options: p.Options,
-		Origin: &model.Origin{Kind: lifecycle.OutcomePlan, ID: p.ID, Step: p.Step, Generation: p.Try}, Trace: p.Trace,
+		Tenant: p.Tenant, Type: p.Station, Key: TaskKey(p.PlanID, p.Step), Args: argsOf(p), Start: pl.At, Priority: p.Priority, Options: p.Options,
+		Origin: &model.Origin{Kind: lifecycle.OutcomePlan, ID: p.ID, Step: p.Step, Generation: p.Try}, Trace: cmp.Or(pl.Trace, p.Trace),
 	}
 	if p.PlanExecTimeout > 0 {
 		d.Options.WorkerTimeout = p.PlanExecTimeout

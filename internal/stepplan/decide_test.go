@@ -36,12 +36,14 @@ func bare(p *repeat.Plan) *repeat.Plan {
 }
 
 // taskOf is the task of the plan's step.
-func taskOf(p *repeat.Plan) *model.Task { return lifecycle.NewTask(Draft(p, p.PlanTime), dawn) }
+func taskOf(p *repeat.Plan) *model.Task {
+	return lifecycle.NewTask(Draft(p, &repeat.Planned{At: p.PlanTime}), dawn)
+}
 
 func does(p *repeat.Plan) (out []repeat.Action) {
 	for _, pl := range p.Planned {
 		if pl.Do == DoSend {
-			out = append(out, "send "+repeat.Action(Draft(p, pl.At).Key))
+			out = append(out, "send "+repeat.Action(Draft(p, &pl).Key))
 		} else {
 			out = append(out, pl.Do)
 		}

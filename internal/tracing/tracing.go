@@ -90,6 +90,17 @@ func (t Tracer) Begin(ctx context.Context, name string, now time.Time, about ...
 	return Of(ctx, now), func(err error) { End(span, err) }
 }
 
+// BeginAfter is [Tracer.Begin] for something that a stored context led to: the span is related to it as [Child]
+// says. If no spans are started, from is the stored context itself.
+func (t Tracer) BeginAfter(ctx context.Context, name string, stored *model.Trace, now time.Time, about ...attribute.KeyValue) (from *model.Trace, end func(error)) {
+	if !t.On() {
+		return stored, func(error) {}
+	}
+	ctx, related := Child(ctx, stored, now)
+	ctx, span := t.t.Start(ctx, name, append(related, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(about...))...)
+	return Of(ctx, now), func(err error) { End(span, err) }
+}
+
 // End ends a span; err is what it ended with.
 func End(s trace.Span, err error) {
 	if err != nil {

@@ -119,7 +119,8 @@ type Plan struct {
 	Options         model.Options   `bson:"options,omitempty"`
 	Callback        *model.Callback `bson:"callback,omitempty"` // secrets are sealed
 
-	// Trace is the span that published the plan, or that last reset it, to which its tasks belong; nil = none.
+	// Trace is the span that published the plan, or that last reset it, from which the spans of its steps follow;
+	// nil = none.
 	Trace *model.Trace `bson:"trace,omitempty"`
 
 	Start     time.Time `bson:"start"`                // what intervals count from; of week and month the time of day
@@ -158,6 +159,8 @@ type Planned struct {
 	Try  int64     `bson:"try,omitempty"`
 	At   time.Time `bson:"at,omitempty"`   // when the step may start; of a note that nobody serves it, its plan_time
 	Tell string    `bson:"tell,omitempty"` // the error_info of a callback that is sent, the remark of a cancel
+	// Trace is the span of the step, to which its task belongs; nil = the task has the trace of the plan.
+	Trace *model.Trace `bson:"trace,omitempty"`
 }
 
 // Action is what is to be done. The actions are the engine's own.

@@ -6,16 +6,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/event"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
-	"github.com/mscheduler/mscheduler/internal/rest"
-	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 // told is one Server-Sent Event.
@@ -123,29 +116,4 @@ func TestAClientComesBackToWhereItBegan(t *testing.T) {
 	x.stop()
 	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "a"}`)
 	require.Equal(t, "a", w.watch("", began).next().data["key"])
-}
-
-// However many listen, the process has one change stream.
-func TestAThousandListenersShareOneStream(t *testing.T) {
-	var streams atomic.Int64
-	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
-		Started: func(_ context.Context, e *event.CommandStartedEvent) {
-			if e.CommandName == "aggregate" && strings.Contains(e.Command.Lookup("pipeline").String(), "$changeStream") {
-				streams.Add(1)
-			}
-		},
-	}))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
-	w := newWorld(t, func(c *rest.Config) { c.Database = client.Database(c.Database.Name()) })
-	const n = 1000
-	listeners := make([]*watching, n)
-	for i := range listeners {
-		listeners[i] = w.watch("", "")
-	}
-	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k"}`)
-	for _, l := range listeners {
-		require.Equal(t, "k", l.next().data["key"])
-	}
-	require.EqualValues(t, 1, streams.Load())
 }

@@ -116,6 +116,10 @@ func TestAStreamCallsItsReceiverSignedWhenANodeIsPENDINGAndWhenItIsClosed(t *tes
 	require.NoError(t, err)
 	require.NotContains(t, f.Callback.Security.Keys[0].Secret, "hunter2", "it is sealed")
 
+	_, err = w.flows.Cancel(t.Context(), "s/g", "not yet") // no node was appended
+	require.NoError(t, err)
+	_, err = w.flows.Open(t.Context(), "s", "g")
+	require.NoError(t, err)
 	w.fails("s/g", "b", true)
 	b := link("b")
 	b.OnFailure = graph.Suspend
@@ -131,6 +135,7 @@ func TestAStreamCallsItsReceiverSignedWhenANodeIsPENDINGAndWhenItIsClosed(t *tes
 	want := map[string]bool{
 		`{"flow_id":"s/g","node":"b","error_info":"its task failed: it is broken","status":"PENDING","ext":{"line":7}}`: true,
 		`{"flow_id":"s/g","node":"c","error_info":"enough","status":"FINISH","ext":{"line":7}}`:                         true,
+		`{"flow_id":"s/g","node":"","error_info":"not yet","status":"FINISH","ext":{"line":7}}`:                         true,
 	}
 	received := func() map[string]bool {
 		mu.Lock()

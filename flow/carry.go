@@ -50,6 +50,9 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 		}
 		for k := range f.Planned {
 			pl := &f.Planned[k]
+			if !flowplan.OfNode(pl) {
+				continue
+			}
 			i := flowplan.Place(f, pl)
 			id := taskID(f, i)
 			switch {
@@ -310,8 +313,11 @@ func nodeOf(f *graph.Flow, i int) *graph.Node {
 func (p planner) alert(flows []*graph.Flow) {
 	for _, f := range flows {
 		for k := range f.Planned {
+			if f.Planned[k].Do != flowplan.DoAlert {
+				continue
+			}
 			i := flowplan.Place(f, &f.Planned[k])
-			if st := &f.States[i]; f.Planned[k].Do == flowplan.DoAlert && st.Status == graph.NodePending {
+			if st := &f.States[i]; st.Status == graph.NodePending {
 				p.log.Warn().Str("flow_id", f.ID).Str("node", f.Nodes[i].ID).Str("reason", st.Reason).Msg("a node of a flow is PENDING: it waits for a person")
 				p.alerts.add(alert{f, f.Nodes[i].ID, st.Reason})
 			}

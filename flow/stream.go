@@ -258,8 +258,8 @@ func (f *Flows) Flush(ctx context.Context) error {
 }
 
 // SetCallback configures signed requests about a stream, and creates the stream if it does not exist.
-// Error is called when a node is PENDING, Success when the stream is closed and its last task has ended.
-// A stream to which no node was ever linked causes no call. ext is any JSON value that the requests
+// Error is called when a node is PENDING, Success when the stream is closed and its last task has ended;
+// if no node was ever linked, the request names none. ext is any JSON value that the requests
 // contain. With nil or an empty c there are no calls. SetCallback replaces the settings of earlier calls; what has
 // happened before causes no request.
 func (f *Flows) SetCallback(ctx context.Context, scene, group string, c *model.Callback, ext any) (*graph.Flow, error) {

@@ -138,7 +138,7 @@ type State struct {
 // Planned is a decision about a node that an engine must carry out.
 type Planned struct {
 	ID   string `bson:"id"`
-	Node int    `bson:"node"`         // its place in the flow, in a stream counted from the chain's first
+	Node int    `bson:"node"`         // its place in the flow, in a stream counted from the chain's first; -1 = none: the stream has had none
 	Do   Action `bson:"do,omitempty"` // "" = only the node's record is stored
 	N    int    `bson:"n,omitempty"`  // of a link: how many nodes, from Node on
 	// Task is inserted unless it exists.

@@ -180,6 +180,9 @@ func (s *step) plan(i int, do graph.Action) {
 // Runs reports whether the plan starts the node with arguments that refer to outputs, and is still
 // valid.
 func Runs(f *graph.Flow, p *graph.Planned) bool {
+	if !OfNode(p) {
+		return false
+	}
 	i := Place(f, p)
 	st := &f.States[i]
 	return (p.Do == DoRelease || p.Do == DoRestart) && (f.Nodes[i].Args != "" || f.Nodes[i].Each != nil) && st.Status == graph.NodeReady && st.Life == p.Life

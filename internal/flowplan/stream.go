@@ -34,6 +34,12 @@ const (
 	LinkGrace = 2 * time.Second
 )
 
+// noNode is the place of the node of a plan about a stream to which none was linked.
+const noNode = -1
+
+// OfNode says whether a plan is about a node. Otherwise it has no place.
+func OfNode(p *graph.Planned) bool { return p.Node != noNode }
+
 // Place is the index in Nodes of the node of a plan.
 func Place(f *graph.Flow, p *graph.Planned) int { return p.Node - f.Trimmed }
 
@@ -142,7 +148,9 @@ func trimmable(f *graph.Flow) (n int) {
 		n++
 	}
 	for k := range f.Planned {
-		n = min(n, Place(f, &f.Planned[k]))
+		if p := &f.Planned[k]; OfNode(p) {
+			n = min(n, Place(f, p))
+		}
 	}
 	return n
 }

@@ -32,12 +32,15 @@ func (s *step) tell(before graph.Status) {
 	if s.Parent != nil && s.Status == graph.StatusPending && before != graph.StatusPending {
 		s.Planned = append(s.Planned, graph.Planned{ID: id + planHalt, Node: last, Do: DoOver, Life: s.States[last].Life})
 	}
-	if (c.Success != nil || s.Parent != nil) && s.Status == graph.StatusFinish && before != graph.StatusFinish && last >= 0 {
-		why := s.Reason
-		if why == "" && s.States[last].Status == graph.NodeError {
-			why = s.States[last].Reason
+	if (c.Success != nil || s.Parent != nil) && s.Status == graph.StatusFinish && before != graph.StatusFinish {
+		p := graph.Planned{ID: id + planOver, Node: noNode, Do: DoOver, Tell: s.Reason}
+		if last >= 0 {
+			st := &s.States[last]
+			if p.Node, p.Life = s.Trimmed+last, st.Life; p.Tell == "" && st.Status == graph.NodeError {
+				p.Tell = st.Reason
+			}
 		}
-		s.Planned = append(s.Planned, graph.Planned{ID: id + planOver, Node: s.Trimmed + last, Do: DoOver, Life: s.States[last].Life, Tell: why})
+		s.Planned = append(s.Planned, p)
 	}
 }
 
@@ -60,8 +63,12 @@ func Delivery(f *graph.Flow, p *graph.Planned) (d lifecycle.Draft, is bool) {
 	if status == "" {
 		return d, false
 	}
+	node := ""
+	if OfNode(p) {
+		node = f.Nodes[Place(f, p)].ID
+	}
 	id := lifecycle.EntryID(f.ID, f.CreatedAt.UnixMilli(), model.OutboxEntry{Kind: lifecycle.OutcomeFlow + "/" + p.ID})
-	return lifecycle.FlowDelivery(f.Tenant, lifecycle.FlowEvent{ID: id, FlowID: f.ID, Node: f.Nodes[Place(f, p)].ID, Status: status, ErrorInfo: p.Tell}), true
+	return lifecycle.FlowDelivery(f.Tenant, lifecycle.FlowEvent{ID: id, FlowID: f.ID, Node: node, Status: status, ErrorInfo: p.Tell}), true
 }
 
 // Outcome is how a flow ended for the node that started it: the status of that node's task, and why.

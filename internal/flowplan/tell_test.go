@@ -84,3 +84,28 @@ func TestOnlyTheReceiversThatThereAreAreCalled(t *testing.T) {
 		}
 	}
 }
+
+// The callback may be sent when the stream is open again, and has nodes.
+func TestAStreamThatIsClosedBeforeANodeIsLinkedTellsOfItsEndOnce(t *testing.T) {
+	at := time.UnixMilli(3_000_000)
+	f := &graph.Flow{ID: "s/g", Kind: graph.KindStream, Status: graph.StatusRunning, CreatedAt: at, Callback: &model.Callback{Success: &model.CallbackTarget{URL: "http://x/"}}}
+	f, err := Cancel(f, "enough", &Inputs{}, at)
+	require.NoError(t, err)
+	want := []lifecycle.FlowEvent{{FlowID: "s/g", Status: "FINISH", ErrorInfo: "enough"}}
+	require.Equal(t, want, told(t, f))
+	f, err = Open(f, at)
+	require.NoError(t, err)
+	f = Link(f, []*graph.Node{{ID: "s/g/a", Node: "a"}, {ID: "s/g/b", Node: "b"}}, false, at)
+	for node := range f.Nodes {
+		f, err = Ended(f, []End{{Node: node, Status: model.StatusSuccess}}, &Inputs{}, at)
+		require.NoError(t, err)
+	}
+	f = Link(f, []*graph.Node{{ID: "s/g/c", Node: "c"}}, false, at)
+	require.Len(t, f.Nodes, 3, "nothing is trimmed of which a plan tells")
+	require.Equal(t, want, told(t, f))
+	f.Planned = nil
+	f, err = Cancel(f, "again", &Inputs{}, at)
+	require.NoError(t, err)
+	f = ended(t, f, &Inputs{}, model.StatusCancelled, len(f.Nodes)-1)
+	require.Equal(t, []lifecycle.FlowEvent{{FlowID: "s/g", Node: "c", Status: "FINISH", ErrorInfo: "again"}}, told(t, f))
+}

@@ -232,6 +232,9 @@ func (f *Flows) Get(ctx context.Context, id string) (*graph.Flow, error) {
 // List returns at most limit flows (1 to 1,000), the last changed first, without their Nodes. tenant
 // and status select flows ("" = all; the tenant [model.NoTenant] = those without one). The list begins
 // behind the flow after (nil = at the beginning): List reads only its ID and UpdatedAt.
+//
+// The database reads flows of the status in the order of their changes until it has found limit of the tenant. For a
+// tenant with few flows among many that may be all of them: bound the time by ctx.
 func (f *Flows) List(ctx context.Context, tenant string, status graph.Status, after *graph.Flow, limit int) ([]*graph.Flow, error) {
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)

@@ -32,6 +32,10 @@ type RunFilter struct {
 // first, or the oldest. It returns at most limit runs, from 1 to 1,000, that follow the given one
 // (nil = from the first). A result with fewer than limit runs is the last page. Runs reads the state of a run
 // that has not ended from its task.
+//
+// The database reads the records of the rule, from From to To, until it has found limit that the filter selects.
+// If few are of the tenant, or have one of the statuses, that may be all of them: name a rule or a span, or bound
+// the time by ctx.
 func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *schedule.Run, limit int) (out []*schedule.Run, err error) {
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)

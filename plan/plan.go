@@ -342,6 +342,9 @@ type Filter struct {
 // List returns at most limit plans (1 to 1,000), the last changed first, without their Messages. The
 // list begins behind the plan after (nil = at the beginning): List reads only its ID and UpdatedAt. If this release
 // cannot read some plans, List returns the others and an [*UnreadableError].
+//
+// The database reads plans of the status in the order of their changes until it has found limit that the filter
+// selects. For a tenant or a station with few plans among many that may be all of them: bound the time by ctx.
 func (p *Plans) List(ctx context.Context, f Filter, after *repeat.Plan, limit int) ([]*repeat.Plan, error) {
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)

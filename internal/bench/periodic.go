@@ -72,8 +72,8 @@ func tickLateness(c *Config) part {
 	}
 }
 
-// rulesAtRest measures what an engine costs that has n enabled rules, one of which is due
-// each second. With one rule that is the same each time.
+// rulesAtRest measures what an engine with the worker of its ticks costs that has n enabled rules, one of which
+// is due each second. With one rule that is the same each time.
 func rulesAtRest(c *Config, name string, n int) part {
 	var s *scheduler
 	return part{
@@ -82,6 +82,7 @@ func rulesAtRest(c *Config, name string, n int) part {
 			if s, err = r.schedule(ctx); err != nil {
 				return err
 			}
+			r.counts = func() totals { return s.meter.totals().plus(r.crew.totals(), 1) }
 			now := r.db.Store.Clock.Now().Truncate(time.Second)
 			err = r.rules(ctx, s.Periodic, n, func(i int) schedule.Spec {
 				// The first ones are due while the others are still being made, and are caught up.
@@ -96,7 +97,7 @@ func rulesAtRest(c *Config, name string, n int) part {
 			return err
 		},
 		measure: func(ctx context.Context, r *run) error {
-			cpu, before := cpuTime(), r.counts()
+			cpu, before, engine := cpuTime(), r.counts(), s.meter.totals()
 			took, err := r.rest(ctx, "ticks", c.lasting(time.Minute, 10*time.Second))
 			late, _, read := s.ticks.seen()
 			for len(late) == 0 && err == nil { // a busy machine may come to none in so short a time
@@ -105,12 +106,13 @@ func rulesAtRest(c *Config, name string, n int) part {
 				took += more
 				late, _, read = s.ticks.seen()
 			}
-			used := cpuTime() - cpu
+			used := r.counts().plus(before, -1)
+			cpu = cpuTime() - cpu
 			r.late = late
 			r.res.measured(len(late), took)
-			r.note("commands a minute: %s", perMinute(r.counts().plus(before, -1).Commands, took))
-			r.note("documents read a minute: %.0f; processor time, server included: %.2f ms a second",
-				float64(read)/took.Minutes(), millis(used)/took.Seconds())
+			r.note("commands a minute: %s", perMinute(used.Commands, took))
+			r.note("of the engine alone: %s; documents that it read a minute: %.0f", perMinute(s.meter.totals().plus(engine, -1).Commands, took), float64(read)/took.Minutes())
+			r.note("processor time: engine and server %.2f ms a second, worker %.2f ms a second", millis(cpu)/took.Seconds(), float64(used.CPU)/1e6/took.Seconds())
 			return err
 		},
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // plans measure how late the steps of plans start beside the ticks of rules, what a plan of one step
-// costs beside a delayed send, and what plans cost that are not due.
+// costs beside a delayed send and the insert of a task by the driver, and what plans cost that are not due.
 func plans(c *Config) []part {
 	few, sent := c.or(c.Tasks, 10_000, 1_000), new(float64)
 	rest := c.or(c.Tasks, 100_000, 2_000)
@@ -162,11 +162,16 @@ func (r *run) publishAt(ctx context.Context, n int, at time.Time) error {
 }
 
 // oneShots measures n tasks that start at one time, from their sends to their ends, and notes the sends
-// by themselves. Those that are sent first are the yardstick of plans.
+// by themselves. Those that are sent first, and inserts by the driver, are the yardsticks of plans.
 func oneShots(name string, n int, sent *float64, send func(*run, context.Context, int, time.Time) error) part {
 	planned := name == "plan/published"
 	return part{
 		name: name, workers: 1, orders: runsPlans,
+		load: func(ctx context.Context, r *run) error { // not as the part's yardstick: its rate says nothing beside that of tasks that wait
+			raw, err := raw(ctx, r.db.DB, yardstick{tasks: n, batch: sendBatch, insert: true}, r.cfg.ArgsBytes, r.progress("raw inserts"))
+			r.writes.add(raw)
+			return err
+		},
 		measure: func(ctx context.Context, r *run) error {
 			workers := r.counts
 			r.counts = func() totals { return workers().plus(r.meter.totals(), 1) }
@@ -177,7 +182,7 @@ func oneShots(name string, n int, sent *float64, send func(*run, context.Context
 				return err
 			}
 			if each := (&spent{tasks: n, cpu: cpuTime() - cpu}).cpuEach(); each != nil {
-				r.note("a send: processor time %.0f µs, server included; commands of %d sends: %s", *each, n, perMinute(r.meter.totals().Commands, time.Minute))
+				r.note("a send: processor time %.0f µs, server included%s; commands of %d sends: %s", *each, r.besideInsert(*each), n, perMinute(r.meter.totals().Commands, time.Minute))
 			}
 			r.meter.reset()
 			err := r.awaitEnds(ctx, "ending", n)
@@ -192,11 +197,22 @@ func oneShots(name string, n int, sent *float64, send func(*run, context.Context
 			case r.cpu == nil:
 			case !planned:
 				*sent = *r.cpu
+				r.note("processor time to the end, server included: %.0f µs%s", *sent, r.besideInsert(*sent))
 			case *sent > 0:
-				r.note("processor time, server included: a plan %.0f µs, a delayed send %.0f µs, %.2f", *r.cpu, *sent, *r.cpu / *sent)
+				r.note("processor time to the end, server included: a plan %.0f µs, a delayed send %.0f µs, %.2f%s", *r.cpu, *sent, *r.cpu / *sent, r.besideInsert(*r.cpu))
 			}
 		},
 	}
+}
+
+// besideInsert compares processor time, in microseconds, with that of the insert of a task by the driver; "" = that
+// is not known.
+func (r *run) besideInsert(each float64) string {
+	raw := r.writes.cpuEach()
+	if raw == nil {
+		return ""
+	}
+	return fmt.Sprintf(", a raw insert %.0f µs, %.2f", *raw, each / *raw)
 }
 
 // plansAtRest measures what a worker with an engine costs where there are n plans, one due each second.

@@ -150,7 +150,10 @@ func TestPeriodicMeasuresHowLateTicksAreAndWhatRulesCost(t *testing.T) {
 	for _, name := range []string{"periodic/one", "periodic/many"} {
 		require.Positive(t, out[name].Tasks)
 		require.Contains(t, out[name].Notes[0], "commands a minute: ")
-		require.Contains(t, out[name].Notes[1], "documents read a minute: ")
+		require.Contains(t, out[name].Notes[1], "of the engine alone: ")
+		require.Contains(t, out[name].Notes[2], "processor time: engine and server ")
+		together, _ := strings.CutPrefix(out[name].Notes[0], "commands a minute: ")
+		require.NotContains(t, out[name].Notes[1], together, "the worker's commands count, too")
 	}
 }
 
@@ -185,6 +188,9 @@ func TestPlanMeasuresLatenessAndWhatPlansCost(t *testing.T) {
 	for _, name := range []string{"plan/sent", "plan/published"} {
 		require.Equal(t, 60, out[name].Tasks)
 		require.Contains(t, out[name].Notes[0], "a send: processor time ")
+		for _, note := range out[name].Notes[:2] {
+			require.Regexp(t, `, a raw insert \d+ µs, \d`, note)
+		}
 	}
 	for _, name := range []string{"plan/none", "plan/many"} {
 		require.Contains(t, out[name].Notes[0], "commands a minute: ")

@@ -212,7 +212,7 @@ func ExampleAdmin_Counts() {
 	defer p.Close(ctx)
 	send(p, "ann", "nobody")
 	work(db)
-	fmt.Println(a.Counts(ctx, admin.WithoutHistory))
+	fmt.Println(a.Counts(ctx, admin.Filter{Type: "mail"}))
 	// Output: map[mail:map[Failure:1 Success:1]] <nil>
 }
 

@@ -22,46 +22,32 @@ type Filter struct {
 	WorkerID string         // has an execution in the task's list, open or ended
 	After    time.Time      // created at this time or later
 	Before   time.Time      // created before this time
-	History  History        // also lives that moved to the history, or only those
+	// Past selects past lives, too: those that moved to the history because their retention had passed
+	// or their key began a new life. OnlyPast selects nothing else.
+	Past, OnlyPast bool
 	// Descending has [Admin.Find] list the greatest ids, and the newest generations, first.
 	Descending bool
 }
 
-// History selects whether a query includes the history. A life moves there when its retention
-// has passed, or when its key begins a new life.
-type History uint8
-
-// The values of [Filter.History].
-const (
-	WithoutHistory History = iota // current lives only, one for each task
-	WithHistory                   // current and past lives
-	HistoryOnly                   // past lives only
-)
-
-func (h History) validate() error {
-	if h > HistoryOnly {
-		return input.Invalid("history", "is %d; want WithoutHistory, WithHistory or HistoryOnly", h)
+func (f *Filter) where() store.Where {
+	switch {
+	case f.OnlyPast:
+		return store.InHistory
+	case f.Past:
+		return store.InBoth
+	default:
+		return store.InTasks
 	}
-	return nil
 }
 
-func (h History) where() store.Where {
-	return [...]store.Where{WithoutHistory: store.InTasks, WithHistory: store.InBoth, HistoryOnly: store.InHistory}[h]
-}
-
-func (f *Filter) validate() error {
-	if err := f.query(store.Place{}).Check(); err != nil {
-		return err
-	}
-	return f.History.validate()
-}
+func (f *Filter) validate() error { return f.query(store.Place{}).Check() }
 
 func (f *Filter) query(after store.Place) store.Filter {
 	q := store.Filter{
 		Tenant: f.Tenant, Type: f.Type, Statuses: f.Statuses, Category: f.Category, Creator: f.Creator,
 		WorkerID: f.WorkerID, Before: f.Before, After: f.After, AfterID: after.ID, Descending: f.Descending,
 	}
-	if f.History != WithoutHistory {
+	if f.where() != store.InTasks {
 		q.AfterGeneration = after.Generation
 	}
 	return q
@@ -108,7 +94,7 @@ func (a *Admin) Find(ctx context.Context, f Filter, size int, token string) (Pag
 	if err != nil {
 		return Page{}, fmt.Errorf("finding tasks: %w", err)
 	}
-	found, err := a.room.Store.History.FindLives(ctx, f.query(after), f.History.where(), store.Extent{Limit: size, Examine: pageExamines})
+	found, err := a.room.Store.History.FindLives(ctx, f.query(after), f.where(), store.Extent{Limit: size, Examine: pageExamines})
 	if err != nil {
 		return Page{}, err
 	}
@@ -132,14 +118,13 @@ func (a *Admin) Count(ctx context.Context, f Filter) (int64, error) {
 	if err := f.validate(); err != nil {
 		return 0, fmt.Errorf("counting tasks: %w", err)
 	}
-	return a.room.Store.History.CountLives(ctx, f.query(store.Place{}), f.History.where())
+	return a.room.Store.History.CountLives(ctx, f.query(store.Place{}), f.where())
 }
 
-// Counts counts lives by type and status; h selects current lives, past lives or both. See
-// [Admin.Count].
-func (a *Admin) Counts(ctx context.Context, h History) (map[string]map[model.Status]int64, error) {
-	if err := h.validate(); err != nil {
+// Counts counts the tasks that the filter selects by type and status; see [Admin.Count].
+func (a *Admin) Counts(ctx context.Context, f Filter) (map[string]map[model.Status]int64, error) {
+	if err := f.validate(); err != nil {
 		return nil, fmt.Errorf("counting tasks: %w", err)
 	}
-	return a.room.Store.History.StatusCounts(ctx, h.where())
+	return a.room.Store.History.StatusCounts(ctx, f.query(store.Place{}), f.where())
 }

@@ -64,7 +64,7 @@ func TestFindSelectsByEachFieldOfTheFilter(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, len(want), n, name)
 	}
-	counts, err := b.a.Counts(t.Context(), WithoutHistory)
+	counts, err := b.a.Counts(t.Context(), Filter{})
 	require.NoError(t, err)
 	require.Equal(t, map[string]map[model.Status]int64{
 		"mail": {model.StatusNew: 2, model.StatusSuccess: 1}, "sms": {model.StatusNew: 1},
@@ -126,7 +126,6 @@ func TestABadQueryIsRefusedByField(t *testing.T) {
 		"creator":   {Creator: "\x00"},
 		"worker_id": {WorkerID: "*"},
 		"after":     {After: now, Before: now},
-		"history":   {History: 3},
 	} {
 		var invalid *model.InvalidError
 		_, err := b.a.Find(t.Context(), f, 0, "")
@@ -150,7 +149,7 @@ func TestATokenThatNoPageOfTheFilterHadIsRefused(t *testing.T) {
 	require.Equal(t, k, after)
 	raw, err := base64.RawURLEncoding.DecodeString(good)
 	require.NoError(t, err)
-	other, past := Filter{Type: "sms"}, Filter{Type: "mail", History: HistoryOnly}
+	other, past := Filter{Type: "sms"}, Filter{Type: "mail", OnlyPast: true}
 	for name, bad := range map[string]string{
 		"garbage":        "garbage",
 		"not base64":     "!!!",

@@ -81,14 +81,14 @@ func TestFindSelectsPastLivesToo(t *testing.T) {
 		want   []string
 	}{
 		"present only":     {Filter{}, []string{tb}},
-		"both":             {Filter{History: WithHistory}, []string{pa, pb, tb, pc}},
-		"past only":        {Filter{History: HistoryOnly}, []string{pa, pb, pc}},
-		"type and tenant":  {Filter{History: WithHistory, Type: "mail", Tenant: model.NoTenant}, []string{pa, pb, tb}},
-		"tenant":           {Filter{History: WithHistory, Tenant: "acme"}, []string{pc}},
-		"status":           {Filter{History: WithHistory, Statuses: []model.Status{model.StatusCancelled, model.StatusNew}}, []string{tb, pc}},
-		"creator":          {Filter{History: WithHistory, Creator: "web"}, []string{pb}},
-		"worker":           {Filter{History: WithHistory, WorkerID: "w"}, []string{pa, pb}},
-		"created long ago": {Filter{History: WithHistory, Before: b.Now().Add(-time.Hour)}, nil},
+		"both":             {Filter{Past: true}, []string{pa, pb, tb, pc}},
+		"past only":        {Filter{OnlyPast: true}, []string{pa, pb, pc}},
+		"type and tenant":  {Filter{Past: true, Type: "mail", Tenant: model.NoTenant}, []string{pa, pb, tb}},
+		"tenant":           {Filter{Past: true, Tenant: "acme"}, []string{pc}},
+		"status":           {Filter{Past: true, Statuses: []model.Status{model.StatusCancelled, model.StatusNew}}, []string{tb, pc}},
+		"creator":          {Filter{Past: true, Creator: "web"}, []string{pb}},
+		"worker":           {Filter{Past: true, WorkerID: "w"}, []string{pa, pb}},
+		"created long ago": {Filter{Past: true, Before: b.Now().Add(-time.Hour)}, nil},
 	} {
 		page, err := b.a.Find(t.Context(), c.filter, 0, "")
 		require.NoError(t, err, name)
@@ -98,13 +98,16 @@ func TestFindSelectsPastLivesToo(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, len(c.want), n, name)
 	}
-	counts, err := b.a.Counts(t.Context(), WithHistory)
+	counts, err := b.a.Counts(t.Context(), Filter{Past: true})
 	require.NoError(t, err)
 	require.Equal(t, map[model.Status]int64{model.StatusSuccess: 2, model.StatusNew: 1, model.StatusCancelled: 1}, counts["mail"])
-	counts, err = b.a.Counts(t.Context(), HistoryOnly)
+	counts, err = b.a.Counts(t.Context(), Filter{OnlyPast: true})
 	require.NoError(t, err)
 	require.Equal(t, map[model.Status]int64{model.StatusSuccess: 2, model.StatusCancelled: 1}, counts["mail"])
-	_, err = b.a.Counts(t.Context(), 9)
+	counts, err = b.a.Counts(t.Context(), Filter{Past: true, Type: "mail", Tenant: model.NoTenant})
+	require.NoError(t, err)
+	require.Equal(t, map[string]map[model.Status]int64{"mail": {model.StatusSuccess: 2, model.StatusNew: 1}}, counts)
+	_, err = b.a.Counts(t.Context(), Filter{Type: "a/b"})
 	require.ErrorIs(t, err, model.ErrInvalid)
 }
 
@@ -124,14 +127,14 @@ func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
 				b.Run(s.ID, lifecycle.Success(bson.RawValue{}))
 			}
 		}
-		there, err := b.a.Find(t.Context(), Filter{History: WithHistory}, 100, "")
+		there, err := b.a.Find(t.Context(), Filter{Past: true}, 100, "")
 		require.NoError(t, err)
 		require.Len(t, there.Tasks, n+n/3)
 
 		seen := map[string]int{}
 		token := ""
 		for pages := 0; ; pages++ {
-			page, err := b.a.Find(t.Context(), Filter{History: WithHistory}, size, token)
+			page, err := b.a.Find(t.Context(), Filter{Past: true}, size, token)
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(page.Tasks), size)
 			for _, task := range page.Tasks {

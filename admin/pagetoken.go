@@ -48,7 +48,7 @@ func (f *Filter) after(token string) (store.Place, error) {
 func (f *Filter) tokenSum(last store.Place) []byte {
 	text := fmt.Appendf(nil, "%q %q %q %q %q %q %d %d %d %d %q",
 		f.Tenant, f.Type, f.Statuses, f.Category, f.Creator, f.WorkerID,
-		f.After.UnixMilli(), f.Before.UnixMilli(), f.History, last.Generation, last.ID)
+		f.After.UnixMilli(), f.Before.UnixMilli(), f.where(), last.Generation, last.ID)
 	if f.Descending {
 		text = append(text, " descending"...)
 	}

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -84,11 +83,15 @@ func (a *Admin) Type(ctx context.Context, code string) (*model.TaskType, error) 
 
 // Types reads all stored types, ordered by code. Tasks may have other types. If some documents
 // cannot be read, because a later release or a person wrote them, Types returns the readable
-// ones and an error that names the others.
+// ones and a [*model.UnreadableError] with the codes of the others.
 func (a *Admin) Types(ctx context.Context) ([]*model.TaskType, error) {
 	types, unread, err := a.room.Store.Types.List(ctx)
-	for _, u := range unread {
-		err = errors.Join(err, fmt.Errorf("the stored task type %s cannot be read: %w", u.ID, u.Err))
+	if err == nil && len(unread) > 0 {
+		bad := &model.UnreadableError{Documents: map[string]error{}}
+		for _, u := range unread {
+			bad.Documents[u.ID] = fmt.Errorf("the stored task type %s cannot be read: %w", u.ID, u.Err)
+		}
+		err = bad
 	}
 	return types, err
 }

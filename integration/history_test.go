@@ -34,10 +34,10 @@ func (a *arena) archiver() *store.Store {
 }
 
 // everything pages through tasks and history, and is an error when a life is seen twice.
-func (a *arena) everything(ctx context.Context, h admin.History) (map[string]*model.Task, error) {
+func (a *arena) everything(ctx context.Context, f admin.Filter) (map[string]*model.Task, error) {
 	seen := map[string]*model.Task{}
 	for token := ""; ; {
-		page, err := a.admin.Find(ctx, admin.Filter{History: h}, 7, token)
+		page, err := a.admin.Find(ctx, f, 7, token)
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func TestNothingIsLostOrDoubledWhileTasksAreArchivedAndStartedAgain(t *testing.T
 			st := a.archiver()
 			until("archiving", func(ctx context.Context) error { _, err := st.History.Archive(ctx, time.Time{}); return err })
 		}
-		until("reading", func(ctx context.Context) error { _, err := a.everything(ctx, admin.WithHistory); return err })
+		until("reading", func(ctx context.Context) error { _, err := a.everything(ctx, admin.Filter{Past: true}); return err })
 		senders.Wait()
 		stop()
 		others.Wait()
@@ -124,14 +124,14 @@ func TestNothingIsLostOrDoubledWhileTasksAreArchivedAndStartedAgain(t *testing.T
 			require.NoError(t, a.age(t.Context()))
 			_, err := last.History.Archive(t.Context(), time.Time{})
 			require.NoError(t, err)
-			left, err := a.everything(t.Context(), admin.WithoutHistory)
+			left, err := a.everything(t.Context(), admin.Filter{})
 			require.NoError(t, err)
 			if len(left) > 0 {
 				return fmt.Sprintf("%d tasks to end and to move", len(left))
 			}
 			return ""
 		})
-		kept, err := a.everything(t.Context(), admin.HistoryOnly)
+		kept, err := a.everything(t.Context(), admin.Filter{OnlyPast: true})
 		require.NoError(t, err)
 		require.Len(t, kept, len(began))
 		require.GreaterOrEqual(t, len(kept), 2*keys, "each key was started again")
@@ -143,7 +143,7 @@ func TestNothingIsLostOrDoubledWhileTasksAreArchivedAndStartedAgain(t *testing.T
 			require.Equal(t, 2*args, resultOf(t, task), life)
 			require.False(t, task.ArchivedAt.IsZero())
 		}
-		n, err := a.admin.Count(t.Context(), admin.Filter{History: admin.WithHistory})
+		n, err := a.admin.Count(t.Context(), admin.Filter{Past: true})
 		require.NoError(t, err)
 		require.EqualValues(t, len(began), n)
 	})

@@ -55,7 +55,7 @@ func (a *arena) awaitCount(s model.Status, n int64) {
 func (a *arena) awaitCountOf(typ string, s model.Status, n int64) {
 	a.t.Helper()
 	awaitTrue(a.t, func() string {
-		counts, err := a.admin.Counts(a.t.Context(), admin.WithoutHistory)
+		counts, err := a.admin.Counts(a.t.Context(), admin.Filter{})
 		require.NoError(a.t, err)
 		if got := counts[typ][s]; got != n {
 			return fmt.Sprintf("%d tasks of type %s in status %s; there are %d", n, typ, s, got)

@@ -3,6 +3,9 @@ package model
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 )
 
 // ErrInvalid matches every error about bad input (errors.Is). The error itself is an
@@ -48,4 +51,19 @@ func (e *TaskError) Error() string {
 		return fmt.Sprintf("task %s ended as %s", e.ID, e.Status)
 	}
 	return fmt.Sprintf("task %s ended as %s: %s", e.ID, e.Status, e.Info)
+}
+
+// UnreadableError names stored documents that this release cannot read, because a later release or a
+// person wrote them. All others work.
+type UnreadableError struct {
+	Documents map[string]error // by their ids or, of periodic rules, their tenants and names
+}
+
+// Error has a line for each document.
+func (e *UnreadableError) Error() string {
+	lines := make([]string, 0, len(e.Documents))
+	for _, id := range slices.Sorted(maps.Keys(e.Documents)) {
+		lines = append(lines, e.Documents[id].Error())
+	}
+	return strings.Join(lines, "\n")
 }

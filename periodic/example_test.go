@@ -189,16 +189,6 @@ func ExamplePeriodic_List() {
 	// c
 }
 
-// The text has a line for each rule.
-func ExampleUnreadableError_Error() {
-	fmt.Println(&periodic.UnreadableError{Rules: map[string]error{
-		"acme/digest": errors.New("the rule acme/digest cannot be read"), "-/yearly": errors.New("the rule yearly cannot be read"),
-	}})
-	// Output:
-	// the rule yearly cannot be read
-	// the rule acme/digest cannot be read
-}
-
 // A run by hand. Whoever repeats the call with the same request gets the same run.
 func ExamplePeriodic_Trigger() {
 	p, db := openRules()

@@ -3,8 +3,6 @@ package periodic
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -135,32 +133,18 @@ func (p *Periodic) Named(ctx context.Context, tenant, name string) (*schedule.Ru
 // List returns the rules of a tenant ("" = all tenants), without deleted ones, ordered by
 // tenant and name: at most limit, from 1 to 1,000, after the rule whose Living is after ("" =
 // from the first). If this release cannot read some rules, List returns the others and an
-// [*UnreadableError].
+// [*model.UnreadableError] with their [schedule.Rule.Living]. Those do not fire.
 func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([]*schedule.Rule, error) {
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
 	rules, unread, err := p.store.Rules.List(ctx, tenant, after, limit)
 	if err == nil && len(unread) > 0 {
-		bad := &UnreadableError{Rules: map[string]error{}}
+		bad := &model.UnreadableError{Documents: map[string]error{}}
 		for _, u := range unread {
-			bad.Rules[u.Living] = fmt.Errorf("the rule %s (%q) cannot be read: %w", u.ID, strings.TrimPrefix(u.Living, model.NoTenant+"/"), u.Err)
+			bad.Documents[u.Living] = fmt.Errorf("the rule %s (%q) cannot be read: %w", u.ID, strings.TrimPrefix(u.Living, model.NoTenant+"/"), u.Err)
 		}
 		err = bad
 	}
 	return rules, err
-}
-
-// UnreadableError names rules that this release cannot read, because a later release or a
-// person wrote them. They do not fire; all other rules do.
-type UnreadableError struct {
-	Rules map[string]error // by tenant and name, as [schedule.Rule.Living] has them
-}
-
-func (e *UnreadableError) Error() string {
-	var lines []string
-	for _, living := range slices.Sorted(maps.Keys(e.Rules)) {
-		lines = append(lines, e.Rules[living].Error())
-	}
-	return strings.Join(lines, "\n")
 }

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -341,7 +339,8 @@ type Filter struct {
 
 // List returns at most limit plans (1 to 1,000), the last changed first, without their Messages. The
 // list begins behind the plan after (nil = at the beginning): List reads only its ID and UpdatedAt. If this release
-// cannot read some plans, List returns the others and an [*UnreadableError].
+// cannot read some plans, List returns the others and a [*model.UnreadableError] with their ids. No step
+// of those starts.
 //
 // The database reads plans of the status in the order of their changes until it has found limit that the filter
 // selects. For a tenant or a station with few plans among many that may be all of them: bound the time by ctx.
@@ -355,27 +354,13 @@ func (p *Plans) List(ctx context.Context, f Filter, after *repeat.Plan, limit in
 	}
 	docs, unread, err := p.store.Plans.List(ctx, store.PlanFilter(f), span)
 	if err == nil && len(unread) > 0 {
-		bad := &UnreadableError{Plans: map[string]error{}}
+		bad := &model.UnreadableError{Documents: map[string]error{}}
 		for _, u := range unread {
-			bad.Plans[u.ID] = fmt.Errorf("the plan %s cannot be read: %w", u.ID, u.Err)
+			bad.Documents[u.ID] = fmt.Errorf("the plan %s cannot be read: %w", u.ID, u.Err)
 		}
 		err = fmt.Errorf("listing plans: %w", bad)
 	}
 	return docs, err
-}
-
-// UnreadableError names plans that this release cannot read, because a later release or a person wrote
-// them. No step of them starts.
-type UnreadableError struct {
-	Plans map[string]error // by their ids
-}
-
-func (e *UnreadableError) Error() string {
-	var lines []string
-	for _, id := range slices.Sorted(maps.Keys(e.Plans)) {
-		lines = append(lines, e.Plans[id].Error())
-	}
-	return strings.Join(lines, "\n")
 }
 
 // Results returns at most limit results (1 to 1,000) of a plan, the oldest first. The list begins

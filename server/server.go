@@ -17,9 +17,25 @@ import (
 	"github.com/mscheduler/mscheduler/internal/rest"
 )
 
-// Issuer is an identity provider (OpenID Connect) whose tokens are accepted beside those of
-// `mscheduler token create`.
-type Issuer = access.Issuer
+// Issuer is an identity provider (OpenID Connect) whose signed tokens (JWT) are accepted beside those of
+// `mscheduler token create`. All fields but the last two are required.
+type Issuer struct {
+	// URL is the claim iss of its tokens.
+	URL string
+	// JWKS is where its public keys are: an https URL, http for a loopback address, or a file.
+	JWKS string
+	// Audience is what the claim aud of a token must contain, such as the client id of this deployment.
+	Audience string
+	// Roles maps values of the role claim to viewer, operator, admin and worker. A token with several roles
+	// has the first of admin, operator, viewer and worker. A token without any is refused.
+	Roles map[string]string
+	// RoleClaim is a string or a list of strings. Its name may be a path such as realm_access.roles.
+	// Defaults to roles.
+	RoleClaim string
+	// TenantsClaim lists the tenants that the token covers: * is all of them, - is what has no tenant. A
+	// token without it is refused. Defaults to none: each token covers all tenants.
+	TenantsClaim string
+}
 
 // Config of a [Server]. Database is required.
 type Config struct {
@@ -66,7 +82,7 @@ type Server struct {
 func New(c Config) (*Server, error) {
 	api, err := rest.New(rest.Config{
 		Database: c.Database, Prefix: c.Prefix, Mount: c.Mount, SecretKey: c.SecretKey, NoTokens: c.NoTokens, NoAPI: c.NoAPI, NoCallbacks: c.NoCallbacks,
-		Issuer: c.Issuer, Version: c.Version, TracerProvider: c.TracerProvider, Logger: c.Logger,
+		Issuer: (*access.Issuer)(c.Issuer), Version: c.Version, TracerProvider: c.TracerProvider, Logger: c.Logger,
 	})
 	if err != nil {
 		return nil, err

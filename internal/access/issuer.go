@@ -44,7 +44,7 @@ var (
 )
 
 // Issuer is an identity provider (OpenID Connect) whose signed tokens (JWT) are accepted beside those of the
-// database. All fields but the two last are required.
+// database. All fields but the two last are required. server.Issuer is the same for users.
 type Issuer struct {
 	// URL is the claim iss of its tokens.
 	URL string

@@ -144,7 +144,7 @@ func (b *Jobs) Get(ctx context.Context, tenant, id string) (*JobState, error) {
 // List reads a page of the jobs of a tenant, as [admin.Admin.Find] does. Jobs that a person ran again are
 // there once for each life.
 func (b *Jobs) List(ctx context.Context, tenant string, size int, token string) (jobs []*JobState, next string, err error) {
-	page, err := b.admin.Find(ctx, admin.Filter{Tenant: tenant, Type: TaskType, History: admin.WithHistory}, size, token)
+	page, err := b.admin.Find(ctx, admin.Filter{Tenant: tenant, Type: TaskType, Past: true}, size, token)
 	if err != nil {
 		return nil, "", err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -26,12 +25,12 @@ func (r *rulesCommand) list() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(rules) > 0 || len(unread.Rules) == 0 {
+			if len(rules) > 0 || len(unread.Documents) == 0 {
 				if err := r.printRules(ctx, d, rules); err != nil {
 					return err
 				}
 			}
-			if len(unread.Rules) > 0 {
+			if len(unread.Documents) > 0 {
 				return unread // what was listed is not all
 			}
 			return nil
@@ -40,12 +39,12 @@ func (r *rulesCommand) list() *cobra.Command {
 }
 
 // all reads all rules of a tenant ("" = of all), and names those that cannot be read.
-func (d *connection) all(ctx context.Context, tenant string) (rules []*schedule.Rule, unread *periodic.UnreadableError, err error) {
-	unread = &periodic.UnreadableError{Rules: map[string]error{}}
+func (d *connection) all(ctx context.Context, tenant string) (rules []*schedule.Rule, unread *model.UnreadableError, err error) {
+	unread = &model.UnreadableError{Documents: map[string]error{}}
 	const size = 1000
 	for after := ""; ; {
 		page, err := d.rules.List(ctx, tenant, after, size)
-		var some *periodic.UnreadableError
+		var some *model.UnreadableError
 		if err != nil && !errors.As(err, &some) {
 			return nil, nil, err
 		}
@@ -54,8 +53,8 @@ func (d *connection) all(ctx context.Context, tenant string) (rules []*schedule.
 			after = page[n-1].Living
 		}
 		if some != nil {
-			maps.Copy(unread.Rules, some.Rules)
-			n, after = n+len(some.Rules), max(after, slices.Max(slices.Collect(maps.Keys(some.Rules))))
+			maps.Copy(unread.Documents, some.Documents)
+			n, after = n+len(some.Documents), max(after, slices.Max(slices.Collect(maps.Keys(some.Documents))))
 		}
 		if n < size {
 			return rules, unread, nil

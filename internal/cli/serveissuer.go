@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/server"
 )
@@ -49,7 +50,7 @@ func (f *issuerFlags) issuer() (*server.Issuer, error) {
 		}
 	}
 	if len(errs) == 0 {
-		errs = append(errs, i.Check())
+		errs = append(errs, access.Issuer(*i).Check())
 	}
 	return i, input.Renamed(errors.Join(errs...), func(field string) string {
 		return cmp.Or(map[string]string{

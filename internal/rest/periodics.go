@@ -112,7 +112,7 @@ func (s *API) listRules(ctx context.Context, in *struct {
 		return nil, err
 	}
 	rules, err := s.rules.List(ctx, tenant, after.id, in.Limit)
-	var unread *periodic.UnreadableError
+	var unread *model.UnreadableError
 	if err != nil && !errors.As(err, &unread) {
 		return nil, err
 	}
@@ -127,13 +127,13 @@ func (s *API) listRules(ctx context.Context, in *struct {
 	}
 	n := len(rules)
 	if unread != nil {
-		n += len(unread.Rules)
-		for _, living := range slices.Sorted(maps.Keys(unread.Rules)) {
+		n += len(unread.Documents)
+		for _, living := range slices.Sorted(maps.Keys(unread.Documents)) {
 			of, name, _ := strings.Cut(living, "/")
 			if of == model.NoTenant {
 				of = ""
 			}
-			out.Body.Unreadable = append(out.Body.Unreadable, unreadableRule{of, name, unread.Rules[living].Error()})
+			out.Body.Unreadable = append(out.Body.Unreadable, unreadableRule{of, name, unread.Documents[living].Error()})
 			last = max(last, living)
 		}
 	}

@@ -63,7 +63,7 @@ func (f *TaskFilter) of(ctx context.Context) (admin.Filter, error) {
 	tenant, err := tenantIn(ctx, "tenant", f.Tenant)
 	out := admin.Filter{
 		Tenant: tenant, Type: f.Type, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID, After: f.After, Before: f.Before,
-		History: map[string]admin.History{"also": admin.WithHistory, "only": admin.HistoryOnly}[f.History],
+		Past: f.History == "also", OnlyPast: f.History == "only",
 	}
 	for _, status := range f.Status {
 		out.Statuses = append(out.Statuses, model.Status(status))

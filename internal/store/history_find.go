@@ -266,20 +266,29 @@ func (s *History) CountLives(ctx context.Context, f Filter, where Where) (int64,
 	return sum, nil
 }
 
-// StatusCounts counts the lives of each type and status; see [History.CountLives].
-func (s *History) StatusCounts(ctx context.Context, where Where) (map[string]map[model.Status]int64, error) {
+// StatusCounts counts what the filter selects there, by type and status; see [History.CountLives].
+func (s *History) StatusCounts(ctx context.Context, f Filter, where Where) (map[string]map[model.Status]int64, error) {
 	out := map[string]map[model.Status]int64{}
 	if where != InHistory {
-		if err := addCounts(ctx, s.tasks, out); err != nil {
+		if err := addCounts(ctx, s.tasks, out, f.matching("_id")...); err != nil {
 			return nil, explain(err, "counting tasks")
 		}
 	}
 	if where != InTasks {
-		if err := addCounts(ctx, s.history, out); err != nil {
+		if err := addCounts(ctx, s.history, out, f.matching("task_id")...); err != nil {
 			return nil, explain(err, "counting the history")
 		}
 	}
 	return out, nil
+}
+
+// matching is the stage of an aggregation for the filter; none for one that selects everything, which
+// is quicker.
+func (f Filter) matching(id string) []bson.E {
+	if q := f.queryBy(id); f.Type != "" || len(q) > 1 {
+		return []bson.E{d("$match", q)}
+	}
+	return nil
 }
 
 // addCounts counts what the stages before leave of a collection.

@@ -146,7 +146,7 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 		return look{at: now}, nil // fetches go on with the scan
 	}
 	types = c.someTypes(types)
-	if c.seeker.WideDue(types) {
+	if c.seeker.UnlabelledDue(types) {
 		return look{at: now}, nil // a fetch looks at everybody's
 	}
 	ask := store.Peek{Due: types, Until: next.at, Exclude: c.seeker.Excluded()}

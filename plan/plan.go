@@ -387,7 +387,7 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 			}
 			t, there := lives[stepplan.TaskID(doc, doc.Step)]
 			unsent := !there && len(others) > 0 && stepplan.Check(doc) == nil
-			open = unsent || there && (t == nil || !t.Status.Ended() || untold(t))
+			open = unsent || there && (t == nil || !t.Status.Ended() || endPending(t))
 		}
 		return stepplan.Cancel(doc, remark, open, now), nil
 	})

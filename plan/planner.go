@@ -111,8 +111,8 @@ func (p planner) Sweep(ctx context.Context) (failed error) {
 	}
 }
 
-// untold says whether the end of a step's task waits to be told.
-func untold(t *model.Task) bool {
+// endPending says whether no engine has applied the end of a step's task yet.
+func endPending(t *model.Task) bool {
 	return slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomePlan })
 }
 
@@ -164,7 +164,7 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[
 			_, err = p.change(ctx, "looking for the lost task of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
 				return stepplan.Ended(now, stepplan.End{Step: doc.Step, Try: doc.Try, Gone: true}, at), nil
 			})
-		case t.Status.Ended() && !untold(t):
+		case t.Status.Ended() && !endPending(t):
 			_, err = p.change(ctx, "looking for lost ends of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
 				if err := p.keep(ctx, stepplan.ResultsOf(now, t)); err != nil {
 					return nil, err

@@ -32,8 +32,8 @@ type scope struct {
 // maxScopes is how many queries a worker of many labels makes in the place of one.
 const maxScopes = 5
 
-// scopes divides the types. wide asks for all of them at everybody's audience, too.
-func (f *Finder) scopes(types []string, wide bool) []scope {
+// scopes divides the types. unlabelled asks for all of them at everybody's audience, too.
+func (f *Finder) scopes(types []string, unlabelled bool) []scope {
 	if f.Only == nil {
 		return []scope{{types: types}}
 	}
@@ -62,7 +62,7 @@ func (f *Finder) scopes(types []string, wide bool) []scope {
 		for chunk := range slices.Chunk(labels, atOnce) {
 			out = append(out, scope{types: some, labels: chunk, only: f.Only})
 		}
-		if wide {
+		if unlabelled {
 			plain = append(plain, some...)
 		}
 	}
@@ -85,13 +85,13 @@ func (f *Finder) Labelled(types []string) bool {
 	return f.Only != nil && slices.ContainsFunc(types, func(typ string) bool { return f.claimedBy(typ) != "" })
 }
 
-// Due finds candidates, best first. wide looks at everybody's audience where it looks at
+// Due finds candidates, best first. unlabelled looks at everybody's audience where it looks at
 // labels, too: for tasks that were sent before their type was claimed by the label, or by a
 // process that did not know yet. late is how many such it found. The finder fills in the
 // worker, its labels and its conditions.
-func (f *Finder) Due(ctx context.Context, q store.DueQuery, wide bool) (found []*model.Task, late int, err error) {
+func (f *Finder) Due(ctx context.Context, q store.DueQuery, unlabelled bool) (found []*model.Task, late int, err error) {
 	q.WorkerID = f.WorkerID
-	scopes := f.scopes(q.Types, wide)
+	scopes := f.scopes(q.Types, unlabelled)
 	seen := map[string]bool{}
 	for _, s := range scopes {
 		q.Types, q.Labels, q.Only = s.types, s.labels, s.only

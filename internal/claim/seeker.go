@@ -26,17 +26,17 @@ type Seeker struct {
 
 	clock clock.Clock // the machine's
 
-	mu      sync.Mutex
-	own     Rarely        // tasks that name this worker
-	ownFull time.Duration // monotonic: when it last queried all of those
-	many    manyTasks     // tasks that want several workers
-	wide    wideLook
+	mu         sync.Mutex
+	own        Rarely        // tasks that name this worker
+	ownFull    time.Duration // monotonic: when it last queried all of those
+	many       manyTasks     // tasks that want several workers
+	unlabelled unlabelledLook
 }
 
-// NewSeeker makes a seeker that knows nothing yet. wide is the time between looks at everybody's
+// NewSeeker makes a seeker that knows nothing yet. every is the time between looks at everybody's
 // audience, see [Finder.Due], and longest the longest pause between other separate queries.
-func NewSeeker(f Finder, c clock.Clock, wide, longest time.Duration) *Seeker {
-	return &Seeker{Finder: f, clock: c, many: manyTasks{pace: clock.NewPacer(c, rarePause, longest)}, wide: wideLook{every: wide}}
+func NewSeeker(f Finder, c clock.Clock, every, longest time.Duration) *Seeker {
+	return &Seeker{Finder: f, clock: c, many: manyTasks{pace: clock.NewPacer(c, rarePause, longest)}, unlabelled: unlabelledLook{every: every}}
 }
 
 // Aim is the place of a look, and how many tasks it may find.
@@ -67,16 +67,16 @@ func (c *Catch) Complete() bool { return len(c.Queue) < c.Take }
 // Find reads candidates at the place of the aim.
 func (s *Seeker) Find(ctx context.Context, types []string, a Aim) (Catch, error) {
 	now := s.clock.Monotonic()
-	wide := a.AtHead && s.WideDue(types)
+	unlabelled := a.AtHead && s.UnlabelledDue(types)
 	excluded := s.Excluded()
 	got := Catch{At: s.Store.Clock.Now()}
-	l := s.Queue.Begin(types, got.At, now, wide || a.Whole)
+	l := s.Queue.Begin(types, got.At, now, unlabelled || a.Whole)
 	q := store.DueQuery{Types: types, Limit: a.Take, Skip: a.Skip, Exclude: excluded, Priorities: l.Priorities, From: l.From}
 	if a.Place != nil {
 		q.Priorities, q.From = a.Place(l)
 	}
-	found, late, err := s.Due(ctx, q, wide)
-	if wide && err == nil {
+	found, late, err := s.Due(ctx, q, unlabelled)
+	if unlabelled && err == nil {
 		s.looked(late)
 	}
 	got.Queue, got.Take = found, s.readable(a.Take, len(found))
@@ -149,24 +149,24 @@ func (s *Seeker) AskAll() {
 	s.Forget()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.many.some, s.own.some, s.wide.some = true, true, true
+	s.many.some, s.own.some, s.unlabelled.some = true, true, true
 }
 
-// WideDue reports whether it is time for a look at everybody's audience: for tasks that were
+// UnlabelledDue reports whether it is time for a look at everybody's audience: for tasks that were
 // sent before their type was claimed by a label of this worker.
-func (s *Seeker) WideDue(types []string) bool {
+func (s *Seeker) UnlabelledDue(types []string) bool {
 	if !s.Labelled(types) {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.wide.due(s.clock.Monotonic())
+	return s.unlabelled.due(s.clock.Monotonic())
 }
 
 func (s *Seeker) looked(late int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wide.at, s.wide.some = max(s.clock.Monotonic(), 1), late > 0
+	s.unlabelled.at, s.unlabelled.some = max(s.clock.Monotonic(), 1), late > 0
 }
 
 // findRare reads candidates that name this worker, unless the look has seen all of these, and
@@ -375,12 +375,14 @@ func (m *Rarely) ask(now time.Duration) bool {
 
 func (m *Rarely) learn(found []*model.Task) { m.some = len(found) > 0 }
 
-// wideLook decides when a worker with labels looks at everybody's audience as well: while there
+// unlabelledLook decides when a worker with labels looks at everybody's audience as well: while there
 // are some that it finds only there always, else once in a while.
-type wideLook struct {
+type unlabelledLook struct {
 	at    time.Duration // monotonic
 	every time.Duration
 	some  bool
 }
 
-func (w *wideLook) due(now time.Duration) bool { return w.some || w.at == 0 || now-w.at >= w.every }
+func (w *unlabelledLook) due(now time.Duration) bool {
+	return w.some || w.at == 0 || now-w.at >= w.every
+}

@@ -43,7 +43,7 @@ type decides interface {
 	dueFull() bool // whether more may be due than the look read
 	waits() bool   // whether something waits for ends
 	lost(ctx context.Context) error
-	untold() time.Time
+	pending() time.Time
 	news() *news
 	hear(ctx context.Context) (soon bool)
 	prompt(kind string) bool // whether ends of that kind are told at once
@@ -277,7 +277,7 @@ func (s *share) ask() []store.Question {
 	if s.looked.Before(s.now) {
 		from = s.looked.Add(-endsMargin)
 	}
-	if left := s.untold(); !left.IsZero() && left.Before(from) {
+	if left := s.pending(); !left.IsZero() && left.Before(from) {
 		from = left
 	}
 	if s.all = s.store.Local().Monotonic()-s.member.all >= allEndsEvery; s.all {

@@ -46,7 +46,7 @@ type found[D any] struct {
 	pages   [2]int    // how many ends of tasks, and of the history, with those that cannot be read
 	left    bool      // there are plans that somebody left
 	waiting bool      // something waits for ends
-	untold  time.Time // of the earliest end that was found and is not told; zero = all are
+	pending time.Time // of the earliest end that was found and not applied; zero = none
 }
 
 // full says whether there may be more ends than the look read.
@@ -56,9 +56,9 @@ func (d *Decider[D]) waits() bool { return d.found.waiting }
 
 func (d *Decider[D]) dueFull() bool { return len(d.found.due)+len(d.found.unread) >= perLook }
 
-// untold is the time of the earliest end that the last round left: to another engine, or because
-// it cannot be told now.
-func (d *Decider[D]) untold() time.Time { return d.found.untold }
+// pending is the time of the earliest end that the last round left: to another engine, or because
+// it cannot be applied now.
+func (d *Decider[D]) pending() time.Time { return d.found.pending }
 
 // mayTell says whether this engine tells of an end: it is its turn, or nobody has done it for long.
 func (d *Decider[D]) mayTell(l store.OutboxLife, now time.Time, k *rank) bool {
@@ -70,7 +70,7 @@ func (d *Decider[D]) lost(ctx context.Context) error { return d.Planner.Sweep(ct
 
 // questions are what a look asks for this planner. Ends are asked for from the given time on.
 func (d *Decider[D]) questions(now, endsFrom time.Time, skip int) []store.Question {
-	d.found = found[D]{untold: d.found.untold} // until they are found again
+	d.found = found[D]{pending: d.found.pending} // until they are found again
 	f := &d.found
 	out := d.Documents.Questions(store.Look[D]{
 		Now: now, Skip: skip, Limit: perLook,
@@ -131,10 +131,10 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 	for _, id := range out.crossed {
 		k.decided(id, false)
 	}
-	f.untold = time.Time{}
+	f.pending = time.Time{}
 	for _, l := range f.ends {
-		if (f.untold.IsZero() || l.OutboxAt.Before(f.untold)) && !d.wasTold(l) {
-			f.untold = l.OutboxAt
+		if (f.pending.IsZero() || l.OutboxAt.Before(f.pending)) && !d.wasTold(l) {
+			f.pending = l.OutboxAt
 		}
 	}
 	stays += out.Stays

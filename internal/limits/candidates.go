@@ -19,7 +19,7 @@ type candidates struct {
 	gone     int           // how many of the last that were read had been claimed by others
 
 	searching bool          // a search is under way
-	heeded    time.Duration // monotonic: when this process last looked whether another waits
+	wishCheck time.Duration // monotonic: when this process last looked whether another waits
 }
 
 type candidate struct {

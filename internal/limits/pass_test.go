@@ -210,7 +210,7 @@ func TestALookForRoomReadsNoPermits(t *testing.T) {
 	}
 }
 
-func TestAProcessThatWaitsForLongIsHeededOnceByOneThatPassesItsPermitOn(t *testing.T) {
+func TestAProcessThatWaitsForLongIsAnsweredOnceByOneThatPassesItsPermitOn(t *testing.T) {
 	s := newSwept(t)
 	waits := s.another()
 	s.maxRunning(1)
@@ -224,14 +224,14 @@ func TestAProcessThatWaitsForLongIsHeededOnceByOneThatPassesItsPermitOn(t *testi
 	waits.Learn(tasks)
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		heeded, err := s.Yield(t.Context(), sweptType)
+		answered, err := s.Yield(t.Context(), sweptType)
 		require.NoError(t, err)
-		if heeded {
+		if answered {
 			break
 		}
 		require.True(t, time.Now().Before(deadline), "nobody wished for a permit")
 		s.Gate.mu.Lock()
-		s.known[sweptType].heeded = -wishAfter // it may look again
+		s.known[sweptType].wishCheck = -wishAfter // it may look again
 		s.Gate.mu.Unlock()
 	}
 	require.True(t, s.Waiting(sweptType), "it leaves the permit to the other")
@@ -245,20 +245,20 @@ func TestAProcessHeedsNoWishOfItsOwn(t *testing.T) {
 	s := newSwept(t)
 	ctx := t.Context()
 	require.NoError(t, s.store.Permits.Wish(ctx, sweptType, "me"))
-	heeded, err := s.store.Permits.AnswerWish(ctx, sweptType, "me", time.Minute)
+	answered, err := s.store.Permits.AnswerWish(ctx, sweptType, "me", time.Minute)
 	require.NoError(t, err)
-	require.False(t, heeded)
-	heeded, err = s.store.Permits.AnswerWish(ctx, sweptType, "other", time.Minute)
+	require.False(t, answered)
+	answered, err = s.store.Permits.AnswerWish(ctx, sweptType, "other", time.Minute)
 	require.NoError(t, err)
-	require.True(t, heeded)
-	heeded, err = s.store.Permits.AnswerWish(ctx, sweptType, "other", time.Minute)
+	require.True(t, answered)
+	answered, err = s.store.Permits.AnswerWish(ctx, sweptType, "other", time.Minute)
 	require.NoError(t, err)
-	require.False(t, heeded, "it was heeded")
+	require.False(t, answered, "it was answered")
 	require.NoError(t, s.store.Permits.Wish(ctx, sweptType, "me"))
 	s.store.Clock.Skip(time.Hour)
-	heeded, err = s.store.Permits.AnswerWish(ctx, sweptType, "other", time.Minute)
+	answered, err = s.store.Permits.AnswerWish(ctx, sweptType, "other", time.Minute)
 	require.NoError(t, err)
-	require.False(t, heeded, "it waits no longer")
+	require.False(t, answered, "it waits no longer")
 }
 
 // Looks that are planned end with the gate.

@@ -34,7 +34,7 @@ func (g *Gate) Prepare(ctx context.Context, typ string, all []Preparation) (map[
 		}
 	}
 	g.with(typ, func(k *candidates, now time.Duration) {
-		if k.shouldHeed(now) && len(passes) > 0 {
+		if k.wishCheckDue(now) && len(passes) > 0 {
 			passes = passes[1:]
 		}
 	})

@@ -17,7 +17,7 @@ func TestAPreparedPermitIsAnotherThanBefore(t *testing.T) {
 	tasks := s.stored(3)
 	had := s.granted(tasks[:1], "e1", nil)
 	s.Learn(tasks)
-	s.known[sweptType].heeded = s.store.Local().Monotonic()
+	s.known[sweptType].wishCheck = s.store.Local().Monotonic()
 	prepare := func(p lifecycle.Permit, running string, next *model.Task, exec string) lifecycle.Permit {
 		t.Helper()
 		got, err := s.Prepare(t.Context(), sweptType, []Preparation{{Permit: p, Running: running, Task: next, ExecID: exec}})
@@ -55,7 +55,7 @@ func TestThePermitOfAnEndedExecutionFreesWithWhatIsPrepared(t *testing.T) {
 	tasks := s.stored(2)
 	had := s.granted(tasks[:1], "e1", nil)
 	s.Learn(tasks)
-	s.known[sweptType].heeded = s.store.Local().Monotonic()
+	s.known[sweptType].wishCheck = s.store.Local().Monotonic()
 	_, err := s.Prepare(t.Context(), sweptType, []Preparation{{Permit: had[0], Running: "e1", Task: tasks[1], ExecID: "e2"}})
 	require.NoError(t, err)
 	s.Ended(tasks[0], []string{"e1"})

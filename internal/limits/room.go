@@ -178,16 +178,16 @@ func (g *Gate) wish(ctx context.Context, typ string, w *wait) {
 	g.report(g.store.Permits.Wish(ctx, typ, g.id), "asking for a permit")
 }
 
-// shouldHeed reports whether it is time to check for wishes of others.
-func (c *candidates) shouldHeed(now time.Duration) bool { return now-c.heeded >= wishAfter }
+// wishCheckDue reports whether it is time to look for wishes of others.
+func (c *candidates) wishCheckDue(now time.Duration) bool { return now-c.wishCheck >= wishAfter }
 
 // Yield reports whether to free the next permit of the type instead of passing it on, because
 // another process has waited for one for a while. It checks once a second.
 func (g *Gate) Yield(ctx context.Context, typ string) (bool, error) {
 	look := false
 	g.with(typ, func(k *candidates, now time.Duration) {
-		if look = k.shouldHeed(now); look {
-			k.heeded = now
+		if look = k.wishCheckDue(now); look {
+			k.wishCheck = now
 		}
 	})
 	if !look {

@@ -11,11 +11,11 @@ import (
 func TestOperatorsAreToldOfEveryIndex(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference.md")
 	require.NoError(t, err)
-	var untold []string
+	var missing []string
 	for _, i := range indexes {
 		if name := i.coll + "." + i.name; !strings.Contains(string(text), "`"+name+"`") {
-			untold = append(untold, name)
+			missing = append(missing, name)
 		}
 	}
-	require.Empty(t, untold, "the table of indexes in docs/reference.md lacks them")
+	require.Empty(t, missing, "the table of indexes in docs/reference.md lacks them")
 }

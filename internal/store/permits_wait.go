@@ -62,7 +62,7 @@ func (s *Permits) Wish(ctx context.Context, typ, process string) error {
 }
 
 // AnswerWish reports whether another process has wished for a permit of a type lately, and takes
-// that wish away: it is heeded once. Index: _id.
+// that wish away: it is answered once. Index: _id.
 func (s *Permits) AnswerWish(ctx context.Context, typ, process string, lately time.Duration) (bool, error) {
 	wish := bson.D{d("_id", wishName(typ)), d("wished_by", bson.D{d("$ne", process)}), d("at", bson.D{d("$gt", s.Clock.Now().Add(-lately))})}
 	err := s.permits.FindOneAndDelete(ctx, wish).Err()

@@ -59,7 +59,7 @@ func New(c Config) *Dashboard {
 type routes map[string]func(*visit) error
 
 // allRoutes are the pages of each kind of thing, which its file names.
-var allRoutes = []routes{overviewRoutes, taskRoutes, bulkRoutes}
+var allRoutes = []routes{overviewRoutes, taskRoutes, bulkRoutes, typeRoutes, workerRoutes}
 
 // Serves reports whether the path of a request is one of the dashboard's.
 func (d *Dashboard) Serves(r *http.Request) bool {

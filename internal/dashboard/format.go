@@ -36,7 +36,7 @@ func (d *Dashboard) funcs() template.FuncMap {
 		"keys":     func(m any) []string { return slices.Sorted(maps.Keys(object(m))) },
 		"join":     func(values any) string { return strings.Join(texts(values), ", ") },
 		"query":    withQuery,
-		"sections": func() []section { return sections },
+		"sections": sectionsOf,
 		"short":    short,
 		"add":      func(a, b int) int { return a + b },
 	}
@@ -225,8 +225,8 @@ type look struct {
 // looks of statuses of tasks, runs, flows, nodes and plans.
 var looks = map[string][2]string{
 	"new": {"○", "wait"}, "init": {"○", "wait"}, "wait": {"○", "wait"}, "pub": {"○", "wait"}, "ready": {"◔", "wait"}, "delayed": {"◷", "wait"},
-	"executing": {"▶", "run"}, "running": {"▶", "run"}, "dispatched": {"▶", "run"}, "begin": {"▶", "run"},
-	"success": {"✓", "good"}, "completed": {"✓", "good"}, "manuallyprocessed": {"✓", "off"}, "finish": {"✓", "good"}, "succeeded": {"✓", "good"}, "alive": {"✓", "good"}, "enabled": {"✓", "good"}, "ok": {"✓", "good"},
+	"executing": {"▶", "run"}, "running": {"▶", "run"}, "parked": {"◷", "run"}, "dispatched": {"▶", "run"}, "begin": {"▶", "run"},
+	"success": {"✓", "good"}, "completed": {"✓", "good"}, "manuallyprocessed": {"✓", "off"}, "finish": {"✓", "good"}, "succeeded": {"✓", "good"}, "alive": {"✓", "good"}, "active": {"✓", "good"}, "no worker": {"!", "bad"}, "enabled": {"✓", "good"}, "ok": {"✓", "good"},
 	"failure": {"✗", "bad"}, "error": {"↻", "bad"}, "failed": {"✗", "bad"}, "dead": {"✗", "bad"}, "refused": {"✗", "bad"}, "late": {"✗", "bad"},
 	"pending": {"!", "ask"}, "suspend": {"!", "ask"}, "paused": {"❚❚", "ask"}, "disabled": {"❚❚", "off"},
 	"cancelled": {"⊘", "off"}, "canceled": {"⊘", "off"}, "skipped": {"⊘", "off"}, "skip": {"⊘", "off"}, "revoked": {"⊘", "off"}, "expired": {"⊘", "off"}, "gone": {"⊘", "off"},

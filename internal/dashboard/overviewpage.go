@@ -20,22 +20,31 @@ type typeRow struct {
 }
 
 // windows are the spans of time that the overview offers, with their length in milliseconds.
-var windows = []struct{ Name, MS string }{{"hour", "3600000"}, {"day", "86400000"}}
+var windows = []window{{"hour", "3600000"}, {"day", "86400000"}}
 
-func (v *visit) overview() error {
-	window := windows[0]
+type window struct{ Name, MS string }
+
+// windowOf is the window that a page's query names; the first one if it names none.
+func windowOf(q url.Values) window {
 	for _, w := range windows {
-		if w.Name == v.r.URL.Query().Get("window") {
-			window = w
+		if w.Name == q.Get("window") {
+			return w
 		}
 	}
+	return windows[0]
+}
+
+func (v *visit) overview() error {
+	window := windowOf(v.r.URL.Query())
 	stats, err := v.get("/stats", url.Values{"window_ms": {window.MS}})
 	if err != nil {
 		return err
 	}
-	pauses, err := v.get("/pauses", nil)
-	if err != nil {
-		return err
+	pauses := document{}
+	if v.who.Tenants == nil { // types belong to no tenant
+		if pauses, err = v.get("/pauses", nil); err != nil {
+			return err
+		}
 	}
 	needs, err := v.needs()
 	if err != nil {
@@ -95,11 +104,13 @@ func typeRowsOf(stats, pauses document) []*typeRow {
 		out = append(out, r)
 	}
 	slices.SortFunc(out, func(a, b *typeRow) int {
-		ours := func(r *typeRow) int { return len(r.Type) - len(strings.TrimPrefix(r.Type, "mscheduler.")) }
-		return cmp.Or(cmp.Compare(ours(a), ours(b)), strings.Compare(a.Type, b.Type))
+		return cmp.Or(cmp.Compare(ours(a.Type), ours(b.Type)), strings.Compare(a.Type, b.Type))
 	})
 	return out
 }
+
+// ours is greater for a type of mscheduler itself.
+func ours(typ string) int { return len(typ) - len(strings.TrimPrefix(typ, "mscheduler.")) }
 
 // need is something that waits for a person.
 type need struct {

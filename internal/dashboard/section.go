@@ -6,9 +6,22 @@ type section struct {
 	Path string
 	Key  string // after g, it goes there
 	Role string // who sees it; "" = everybody
+	All  bool   // it shows what belongs to no tenant, so only tokens for every tenant see it
+}
+
+// sectionsOf are those that somebody sees.
+func sectionsOf(who viewer) (out []section) {
+	for _, s := range sections {
+		if (s.Role == "" || who.May(s.Role)) && (!s.All || who.Tenants == nil) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 var sections = []section{
 	{Name: "Overview", Path: "/", Key: "o"},
 	{Name: "Tasks", Path: "/tasks", Key: "t"},
+	{Name: "Types", Path: "/types", Key: "y", All: true},
+	{Name: "Workers", Path: "/workers", Key: "w", All: true},
 }

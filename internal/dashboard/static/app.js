@@ -152,10 +152,11 @@ function errorAt(element, message) {
   element.after(p);
   if (element.name) element.setAttribute("aria-invalid", "true");
 }
-async function call(what, body, { match, key } = {}) {
+async function call(what, body, { match, fresh, key } = {}) {
   const [method, path] = what.split(" ");
   const headers = { "Content-Type": "application/json" };
   if (match) headers["If-Match"] = match;
+  if (fresh) headers["If-None-Match"] = "*";
   if (key) headers["Idempotency-Key"] = key;
   const answer = await fetch(api + path, { method, headers, body: method === "GET" || body === undefined ? undefined : JSON.stringify(body) });
   const text = await answer.text();
@@ -180,7 +181,7 @@ document.addEventListener("submit", async (event) => {
   button.disabled = true;
   form.dataset.key ??= crypto.randomUUID?.() ?? String(Math.random()).slice(2); // a repetition is the same request
   try {
-    const { ok, doc } = await call(form.dataset.call, body, { match: form.dataset.match, key: "idempotent" in form.dataset ? form.dataset.key : undefined });
+    const { ok, doc } = await call(form.dataset.call, body, { match: form.dataset.match, fresh: "fresh" in form.dataset, key: "idempotent" in form.dataset ? form.dataset.key : undefined });
     if (!ok) { showErrors(form, doc); return; }
     delete form.dataset.key;
     $$(".error", form).forEach((e) => e.remove());

@@ -1,0 +1,69 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+func TestATypeIsSetUpWithItsEffectShownAndPausedAndResumed(t *testing.T) {
+	w, b := newWorld(t), open(t)
+	w.seedTasks()
+	b.looks("types", w.url+"/ui/types")
+
+	b.visit(w.url + "/ui/types")
+	b.run(chromedp.Click(`[data-opens="new-type"]`), chromedp.SendKeys("#new-type-name", "mail"), chromedp.Click("#new-type button.primary"), chromedp.WaitVisible("#settings"))
+	b.run(chromedp.SendKeys(`[name="name"]`, `E-mails <b>x</b>`), chromedp.SendKeys(`[name="max_running"]`, "5"), chromedp.SendKeys(`[name="rate_limit.count"]`, "100"),
+		chromedp.SendKeys(`[name="rate_limit.per"]`, "1m"), chromedp.SendKeys(`[name="timeout"]`, "90s"), chromedp.Click(`[name="need_manual"]`),
+		chromedp.Click("#settings button.primary"), chromedp.WaitVisible("#review"))
+	changes := b.text("#review-rows")
+	require.Contains(t, changes, "Most running at once\tnot set\t5\tApplies to claims from now on.")
+	require.Contains(t, changes, "<b>x</b>")
+	require.NotContains(t, changes, "Retention")
+	status, _ := w.do(http.MethodGet, "/api/v1/types/mail", nil)
+	require.Equal(t, http.StatusNotFound, status, "shown, and not saved")
+	b.accessible()
+	b.picture("type-review")
+	b.run(chromedp.Click("#review button.primary"), chromedp.WaitVisible(`[data-part="type"]`))
+	mail := w.call(http.MethodGet, "/types/mail", nil)
+	require.EqualValues(t, 5, mail["max_running"])
+	require.Equal(t, map[string]any{"count": 100., "per_ms": 60_000.}, mail["rate_limit"])
+	require.Equal(t, map[string]any{"execution_timeout_ms": 90_000., "need_manual": true}, mail["options"])
+
+	b.looks("type", w.url+"/ui/types/mail")
+	b.looks("type-edit", w.url+"/ui/edit-type?type=mail")
+	b.visit(w.url + "/ui/edit-type?type=mail")
+	b.run(chromedp.SetValue(`[name="max_running"]`, "0.5"), chromedp.Click("#settings button.primary"), chromedp.WaitVisible("#review"))
+	require.Equal(t, "Most running at once\t5\t0.5\tApplies to claims from now on. Nothing that runs is stopped; a lower limit is reached as executions end.", b.text("#review-rows"))
+
+	b.visit(w.url + "/ui/types/mail")
+	b.run(chromedp.Click(`form[data-call$="/pause"] button`), chromedp.Click("#confirm-yes"))
+	b.awaits(`document.querySelector('[data-part=type] .badge').textContent.includes("paused")`)
+	require.Equal(t, []any{"mail"}, w.call(http.MethodGet, "/pauses", nil)["types"])
+	b.run(chromedp.Click(`form[data-call$="/resume"] button`))
+	b.awaits(`document.querySelector('[data-part=type] .badge').textContent.includes("active")`)
+	require.Empty(t, w.call(http.MethodGet, "/pauses", nil)["types"])
+	b.visit(w.url + "/ui/types")
+	b.run(chromedp.Click(`form[data-call$="/pauses/pause"] button`), chromedp.Click("#confirm-yes"))
+	b.awaits(`document.querySelector('[data-part=types] .card.ask') !== null`)
+	require.Equal(t, true, w.call(http.MethodGet, "/pauses", nil)["all"])
+	b.quiet()
+}
+
+func TestWorkersShowWhatTheyHold(t *testing.T) {
+	w, b := newWorld(t), open(t)
+	w.seedTasks()
+	w.await("/workers", func(doc map[string]any) bool { return len(doc["workers"].([]any)) == 1 })
+	b.looks("workers", w.url+"/ui/workers")
+	require.Contains(t, b.text("tbody tr"), "-/crawl/example.org")
+	b.looks("worker", w.url+"/ui/workers/worker-1")
+	require.Contains(t, b.text("tbody tr"), "-/crawl/example.org")
+	status, text := w.page("/workers/nobody")
+	require.Equal(t, http.StatusNotFound, status)
+	require.Contains(t, text, "no worker nobody")
+	_, text = w.page("/workers?state=dead")
+	require.Contains(t, text, "No worker matches.")
+	b.quiet()
+}

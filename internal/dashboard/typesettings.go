@@ -1,10 +1,8 @@
 package dashboard
 
 import (
+	"strconv"
 	"strings"
-	"time"
-
-	"github.com/mscheduler/mscheduler/internal/form"
 )
 
 // setting is one setting of a type: how the page shows it, and the field of the form that edits it.
@@ -125,10 +123,19 @@ func (s setting) In(typ any) string {
 	}
 }
 
-// spanText is a number of milliseconds as the API reads it: 90s, 1m30s, 7d; none for no limit at all.
+// spanText is a number of milliseconds as the API reads it: 90s, 5m, 7d; none for no limit at all.
 func spanText(ms any) string {
-	if integer(ms) < 0 {
+	n := integer(ms)
+	if n < 0 {
 		return "none"
 	}
-	return form.Duration(time.Duration(integer(ms)) * time.Millisecond).String()
+	for _, unit := range []struct {
+		name string
+		ms   int64
+	}{{"d", 86_400_000}, {"h", 3_600_000}, {"m", 60_000}, {"s", 1000}} {
+		if n > 0 && n%unit.ms == 0 {
+			return strconv.FormatInt(n/unit.ms, 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + "ms"
 }

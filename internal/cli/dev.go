@@ -1,25 +1,30 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
+	"net"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/embedded"
 )
 
-const devHelp = `Run the embedded server, a worker for the built-in types, the periodic rules, the flows and the
-plans, in the foreground: all that is needed to try mscheduler out.
+const devHelp = `Run the embedded server, the dashboard, the REST API, a worker for the built-in types, the
+periodic rules, the flows and the plans, in the foreground: all that is needed to try mscheduler
+out. It prints where the dashboard is. Without --bind, that is 127.0.0.1:8080, or any free port
+where another program has that one.
 
 While it runs, every other mscheduler command in the same directory uses its database by
 itself: the file ` + devFileName + ` says where it is. Without --path the tasks are gone when it
 ends. It is for development; in production workers share a MongoDB deployment.`
 
 func (a *app) devCommand() *cobra.Command {
-	var w workFlags
+	var f serveFlags
 	var addr, path string
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run a development server and a worker in this directory", Long: devHelp, Args: noArgs,
@@ -27,21 +32,28 @@ func (a *app) devCommand() *cobra.Command {
 			if a.given("uri") {
 				return usage("dev starts its own server; to run a worker on a database, use: mscheduler work --uri ...")
 			}
-			return a.dev(cmd.Context(), &w, addr, path)
+			return a.dev(cmd.Context(), &f, addr, path)
 		},
 	}
-	w.register(cmd.Flags())
-	w.periodic, w.flow, w.plan = true, true, true
+	f.register(cmd.Flags())
+	_ = cmd.Flags().MarkHidden("completion-addr")
+	cmd.Flags().Lookup("completion-url").Usage = "public URL of the REST API, which asynchronous HTTP targets call (default: the address of --bind)"
+	cmd.Flags().StringVar(&f.bind, "bind", "", "address of the dashboard and the REST API (default 127.0.0.1:8080, or a free port)")
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "address to listen on; port 0 is any free one")
 	cmd.Flags().StringVar(&path, "path", "", "database file; defaults to none: in memory")
 	return cmd
 }
 
-func (a *app) dev(ctx context.Context, w *workFlags, addr, path string) error {
-	cfg, err := a.workConfig(w)
+func (a *app) dev(ctx context.Context, f *serveFlags, addr, path string) error {
+	cfg, err := a.workConfig(&f.workFlags)
 	if err != nil {
 		return err
 	}
+	listener, err := f.listenForDev()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }() // if nobody has
 	if err := a.freeDevFile(ctx); err != nil {
 		return err
 	}
@@ -50,8 +62,25 @@ func (a *app) dev(ctx context.Context, w *workFlags, addr, path string) error {
 		return err
 	}
 	return closing(server, a.devOn(ctx, server, path, func(conn *connection) error {
-		return a.runWorker(ctx, conn, w, cfg)
+		return a.serveAt(ctx, listener, conn, f, cfg)
 	}))
+}
+
+// listenForDev listens at --bind, and without it at a free port if another program has the usual one.
+func (f *serveFlags) listenForDev() (net.Listener, error) {
+	given := f.bind
+	f.bind = cmp.Or(given, "127.0.0.1:8080")
+	if err := f.prepare(consumer.Config{}); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", f.bind) //nolint:noctx // it takes no time
+	if err != nil && given == "" {
+		listener, err = net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it takes no time
+	}
+	if err != nil {
+		return nil, usage("--bind: %v", err)
+	}
+	return listener, nil
 }
 
 // freeDevFile makes sure that no dev server runs in this directory.

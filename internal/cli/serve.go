@@ -17,11 +17,11 @@ import (
 	"github.com/mscheduler/mscheduler/server"
 )
 
-const serveHelp = `Run the REST API, a worker for the built-in types, and the engines of periodic rules, flows and
-plans, in the foreground. --no-worker, --no-engines, --no-callbacks and --no-api leave these
-to other processes.
+const serveHelp = `Run the dashboard, the REST API, a worker for the built-in types, and the engines of periodic rules, flows and
+plans, in the foreground. --no-dashboard, --no-worker, --no-engines, --no-callbacks and --no-api
+leave these to other processes.
 
-The API is under /api/v1 and describes itself at /api/v1/openapi.json. Requests need a token
+The dashboard is at /ui/. The API is under /api/v1 and describes itself at /api/v1/openapi.json. Requests need a token
 (mscheduler token create). Until the first token exists, serve binds to loopback addresses only,
 and everybody on this machine may do everything. /livez, /readyz and the page to try the API at
 /docs/, which has no data, answer without a token.
@@ -52,6 +52,7 @@ type serveFlags struct {
 	issuer              *server.Issuer // whom they name; nil = none
 	noWorker, noEngines bool
 	noAPI, noCallbacks  bool
+	noDashboard         bool
 	shutdownDelay       time.Duration
 }
 
@@ -60,7 +61,7 @@ func (a *app) serveCommand() *cobra.Command {
 	var o observeFlags
 	var check bool
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Run the REST API, a worker and the engines", Long: serveHelp, Args: noArgs,
+		Use: "serve", Short: "Run the dashboard, the REST API, a worker and the engines", Long: serveHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.workConfig(&f.workFlags)
 			err = errors.Join(err, f.prepare(cfg))
@@ -93,6 +94,7 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.noWorker, "no-worker", false, "run no tasks and deliver no callbacks in this process")
 	cmd.Flags().BoolVar(&f.noEngines, "no-engines", false, "do not run the engines of periodic rules, flows and plans in this process")
 	cmd.Flags().BoolVar(&f.noCallbacks, "no-callbacks", false, "accept no completions of asynchronous HTTP targets in this process")
+	cmd.Flags().BoolVar(&f.noDashboard, "no-dashboard", false, "serve no pages at /ui/")
 	cmd.Flags().BoolVar(&f.noAPI, "no-api", false, "serve only completions, /livez and /readyz")
 	return cmd
 }
@@ -104,7 +106,7 @@ func (f *serveFlags) prepare(cfg consumer.Config) (err error) {
 	case f.bind == "":
 		return usage("--bind is empty; want an address such as 127.0.0.1:8080, or :8080 for every address of the machine")
 	case f.completionAddr != "":
-		return usage("--completion-addr belongs to work; serve accepts completions at --bind")
+		return usage("--completion-addr belongs to work; serve and dev accept completions at --bind")
 	case f.shutdownDelay < 0 || f.shutdownDelay > time.Minute:
 		return usage("--shutdown-delay is %s; want 0 to 1m", span(f.shutdownDelay))
 	case (f.tlsCert == "") != (f.tlsKey == ""):
@@ -123,6 +125,11 @@ func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg co
 	if err != nil {
 		return usage("--bind: %v", err)
 	}
+	return a.serveAt(ctx, listener, conn, f, cfg)
+}
+
+// serveAt is serve on a listener, which it closes.
+func (a *app) serveAt(ctx context.Context, listener net.Listener, conn *connection, f *serveFlags, cfg consumer.Config) error {
 	defer func() { _ = listener.Close() }() // if Serve has not
 	open, err := a.openTo(ctx, conn, f, listener.Addr())
 	if err != nil {
@@ -132,7 +139,7 @@ func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg co
 		return err
 	}
 	api, err := server.New(server.Config{
-		Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, NoTokens: open, NoAPI: f.noAPI, NoCallbacks: f.noCallbacks, Issuer: f.issuer, Version: version(), TracerProvider: a.traces, Logger: cfg.Logger,
+		Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, NoTokens: open, NoAPI: f.noAPI, NoDashboard: f.noDashboard, NoCallbacks: f.noCallbacks, Issuer: f.issuer, Version: version(), TracerProvider: a.traces, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return err
@@ -159,6 +166,8 @@ func (a *app) saysWhere(f *serveFlags, addr net.Addr) {
 		at = "https://" + addr.String()
 	}
 	switch {
+	case !f.noAPI && !f.noDashboard:
+		a.say("the dashboard is at %s/ui/, and the API at %s/api/v1", at, at)
 	case !f.noAPI:
 		a.say("the API is at %s/api/v1; its description: /api/v1/openapi.json", at)
 	case !f.noCallbacks:

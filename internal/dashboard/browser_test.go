@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -124,6 +125,18 @@ func (b *browser) quiet() {
 	require.Empty(b.t, b.troubles)
 }
 
+// heard takes away the errors that a test has caused: their texts begin so. The browser tells of a refused request twice.
+func (b *browser) heard(prefix string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	rest := slices.DeleteFunc(slices.Clone(b.troubles), func(s string) bool {
+		return strings.HasPrefix(s, prefix) || strings.HasPrefix(s, "log: Failed to load resource: the server responded with a "+strings.Replace(prefix, "status ", "status of ", 1))
+	})
+	require.Less(b.t, len(rest), len(b.troubles), "nothing was told that begins with %q", prefix)
+	b.troubles = rest
+}
+
 // text is that of an element.
 func (b *browser) text(selector string) (text string) {
 	b.t.Helper()
@@ -131,10 +144,20 @@ func (b *browser) text(selector string) (text string) {
 	return text
 }
 
-// awaits waits until an expression of JavaScript is true.
+// awaits waits until an expression of JavaScript is true. The page may be on its way to another one meanwhile.
 func (b *browser) awaits(expression string) {
 	b.t.Helper()
-	b.run(chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(0)))
+	for deadline := time.After(2 * time.Minute); ; {
+		var is bool
+		if chromedp.Run(b.ctx, chromedp.Evaluate("!!("+expression+")", &is)) == nil && is {
+			return
+		}
+		select {
+		case <-deadline:
+			require.Fail(b.t, "waited in vain", expression)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // accessible checks the page with axe-core, if MSCHEDULER_AXE names its file: it is a tool, and not part of the project.

@@ -5,7 +5,7 @@ import "net/url"
 var bulkRoutes = routes{"/bulk": (*visit).jobs, "/bulk/{tenant}/{id}": (*visit).job}
 
 func (v *visit) jobs() error {
-	doc, err := v.get("/bulk", pick(v.r.URL.Query(), "tenant", "page_token"))
+	doc, err := v.get("/bulk", v.ofTenant(pick(v.r.URL.Query(), "tenant", "page_token")))
 	if err != nil {
 		return err
 	}

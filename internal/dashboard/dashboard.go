@@ -41,6 +41,8 @@ func New(c Config) *Dashboard {
 	d.mux.HandleFunc("POST "+base+"/sign-in", d.signIn)
 	d.mux.HandleFunc("POST "+base+"/sign-out", d.signOut)
 	d.mux.HandleFunc("GET "+base+"/live", d.live)
+	d.mux.HandleFunc("POST "+base+"/text/yaml", d.toYAML)
+	d.mux.HandleFunc("POST "+base+"/text/json", d.toJSON)
 	d.mux.HandleFunc(base+"/api/", d.forward)
 	d.mux.HandleFunc("GET "+base+"/download/{list}", d.download)
 	for _, some := range allRoutes {
@@ -48,9 +50,10 @@ func New(c Config) *Dashboard {
 			d.mux.HandleFunc("GET "+base+pattern, d.showing(show))
 		}
 	}
-	d.mux.HandleFunc("GET "+base, func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, c.Mount+base+"/", http.StatusFound)
-	})
+	toOverview := http.RedirectHandler(c.Mount+base+"/", http.StatusFound)
+	for _, path := range []string{base, "/{$}"} {
+		d.mux.Handle("GET "+path, toOverview)
+	}
 	d.mux.HandleFunc("/", d.showing(func(v *visit) error { return v.nothingHere() }))
 	return d
 }
@@ -59,12 +62,19 @@ func New(c Config) *Dashboard {
 type routes map[string]func(*visit) error
 
 // allRoutes are the pages of each kind of thing, which its file names.
-var allRoutes = []routes{overviewRoutes, taskRoutes, bulkRoutes, typeRoutes, workerRoutes}
+var allRoutes = []routes{
+	overviewRoutes,
+	taskRoutes,
+	newRoutes,
+	bulkRoutes,
+	typeRoutes,
+	workerRoutes,
+}
 
 // Serves reports whether the path of a request is one of the dashboard's.
 func (d *Dashboard) Serves(r *http.Request) bool {
 	path, ok := strings.CutPrefix(r.URL.Path, d.config.Mount)
-	return ok && (path == base || strings.HasPrefix(path, base+"/"))
+	return ok && (path == "" || path == "/" || path == base || strings.HasPrefix(path, base+"/"))
 }
 
 // pagePolicy lets pages load their own files and ask their own server, and nothing else.

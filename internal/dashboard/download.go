@@ -20,7 +20,11 @@ func (d *Dashboard) download(w http.ResponseWriter, r *http.Request) {
 		v.fail(v.nothingHere())
 		return
 	}
-	q := t.asked(r.URL.Query(), downloadPage)
+	if err := v.identify(); err != nil {
+		v.fail(err)
+		return
+	}
+	q := v.ofTenant(t.asked(r.URL.Query(), downloadPage))
 	doc, err := v.get(t.path, q)
 	if err != nil {
 		v.fail(err)

@@ -36,12 +36,12 @@ func windowOf(q url.Values) window {
 
 func (v *visit) overview() error {
 	window := windowOf(v.r.URL.Query())
-	stats, err := v.get("/stats", url.Values{"window_ms": {window.MS}})
+	stats, err := v.get("/stats", v.ofTenant(url.Values{"window_ms": {window.MS}}))
 	if err != nil {
 		return err
 	}
 	pauses := document{}
-	if v.who.Tenants == nil { // types belong to no tenant
+	if v.who.Tenants == nil { // what is paused is so for all tenants
 		if pauses, err = v.get("/pauses", nil); err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (v *visit) needs() ([]need, error) {
 		{"/tasks", "tasks", "bad", "tasks failed for good", "/tasks?status=Failure", url.Values{"status": {"Failure"}}, nil},
 	} {
 		ask.query.Set("limit", "100")
-		doc, err := v.get(ask.path, ask.query)
+		doc, err := v.get(ask.path, v.ofTenant(ask.query))
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +173,7 @@ func (v *visit) find() error {
 		}
 	}
 	if q != "" && len(parts) == 1 {
-		doc, err := v.get("/tasks", url.Values{"type": {q}, "limit": {"1"}})
+		doc, err := v.get("/tasks", v.ofTenant(url.Values{"type": {q}, "limit": {"1"}}))
 		if err == nil && len(list(doc["tasks"])) > 0 {
 			return v.goTo("/tasks?type=" + url.QueryEscape(q))
 		}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -46,6 +47,15 @@ func (v *visit) identify() error {
 		v.who.Tenants = append(v.who.Tenants, text(t))
 	}
 	return nil
+}
+
+// ofTenant is a query about one tenant, where the viewer's token has several and the page names none: its first one.
+// Lists and summaries of the API are about one.
+func (v *visit) ofTenant(q url.Values) url.Values {
+	if len(v.who.Tenants) > 1 && q.Get("tenant") == "" {
+		q.Set("tenant", cmp.Or(v.r.URL.Query().Get("tenant"), v.who.Tenants[0]))
+	}
+	return q
 }
 
 // tokenOf is the token of a request's cookie.

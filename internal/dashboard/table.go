@@ -40,7 +40,7 @@ func (t tableOf) asked(q url.Values, limit int) url.Values {
 // rows reads the page of a list that the page's query names.
 func (v *visit) rows(name string) (document, error) {
 	t := tables[name]
-	return v.get(t.path, t.asked(v.r.URL.Query(), perPage))
+	return v.get(t.path, v.ofTenant(t.asked(v.r.URL.Query(), perPage)))
 }
 
 // pick is the part of a query that has these names: what a page of the API's events is about.

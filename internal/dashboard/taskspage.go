@@ -37,7 +37,7 @@ func (v *visit) tasks() error {
 			filter[name] = values[0]
 		}
 	}
-	live := pick(q, "tenant", "type")
+	live := v.ofTenant(pick(q, "tenant", "type"))
 	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Data: document{
 		"tasks": list(doc["tasks"]), "next": doc["next"], "statuses": taskStatuses, "status": q["status"], "filter": filter, "all": len(filter) == 0,
 	}})

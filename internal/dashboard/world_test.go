@@ -1,13 +1,13 @@
 package dashboard_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,13 +87,19 @@ func (w *world) call(method, path string, body any) map[string]any {
 
 func (w *world) do(method, path string, body any) (int, map[string]any) {
 	w.t.Helper()
-	var content io.Reader
+	text := ""
 	if body != nil {
-		text, err := json.Marshal(body)
+		encoded, err := json.Marshal(body)
 		require.NoError(w.t, err)
-		content = bytes.NewReader(text)
+		text = string(encoded)
 	}
-	r, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, content)
+	return w.raw(method, path, text)
+}
+
+// raw is do with a body as text.
+func (w *world) raw(method, path, body string) (int, map[string]any) {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, strings.NewReader(body))
 	require.NoError(w.t, err)
 	r.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(r)

@@ -18,7 +18,11 @@ type FieldError struct {
 }
 
 func (m *FieldError) Error() string {
-	return fmt.Sprintf("%s:%d:%d: %s", m.File, m.line, m.column, strings.TrimPrefix(m.Field+" "+m.Reason, " "))
+	what := strings.TrimPrefix(m.Field+" "+m.Reason, " ")
+	if m.File == "" { // of a text that is no file
+		return fmt.Sprintf("line %d: %s", m.line, what)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", m.File, m.line, m.column, what)
 }
 
 // Is makes errors.Is(err, model.ErrInvalid) true.

@@ -157,3 +157,18 @@ func (r *yamlReader) object(n *node, values []*ast.MappingValueNode, depth int) 
 	}
 	return nil
 }
+
+// JSONOfYAML is the one document of a text in YAML, or in JSON, as JSON. If it is neither, the error is a [*FieldError] with
+// the line.
+func JSONOfYAML(data []byte) ([]byte, error) {
+	docs, err := parseYAML(data)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(docs) == 0:
+		return []byte("{}"), nil
+	case len(docs) > 1:
+		return nil, &FieldError{place: docs[1].place, Reason: "a second document begins here; want one"}
+	}
+	return docs[0].json()
+}

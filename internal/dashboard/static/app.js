@@ -293,3 +293,68 @@ document.addEventListener("click", async (event) => {
   refresh();
 });
 countChosen();
+
+// How many tasks a bulk job would change.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-count]");
+  if (!button) return;
+  const form = button.closest("form"), said = $("output", form);
+  said.textContent = "…";
+  const { ok, doc } = await call(form.dataset.call, { ...bodyOf(form), dry_run: true });
+  said.textContent = ok ? doc.matched + (doc.matched === 1 ? " task matches" : " tasks match") : [doc.detail, ...(doc.errors || []).map((e) => e.message)].join("; ");
+});
+
+// Views that this browser keeps: the filters of a list under a name.
+function showViews() {
+  const bar = $("[data-views]");
+  if (!bar) return;
+  const store = "mscheduler-views-" + bar.dataset.views;
+  let views = {};
+  try { views = JSON.parse(localStorage.getItem(store)) || {}; } catch { /* none */ }
+  $$("[data-view]", bar).forEach((e) => e.remove());
+  for (const [name, query] of Object.entries(views)) {
+    const item = document.createElement("span"), link = document.createElement("a"), drop = document.createElement("button");
+    item.dataset.view = name;
+    link.href = location.pathname + query;
+    link.textContent = name;
+    drop.type = "button";
+    drop.className = "quiet small";
+    drop.textContent = "×";
+    drop.title = "Forget the view " + name;
+    drop.setAttribute("aria-label", drop.title);
+    drop.addEventListener("click", () => { delete views[name]; localStorage.setItem(store, JSON.stringify(views)); showViews(); });
+    item.append(link, drop);
+    bar.insertBefore(item, $("form", bar));
+  }
+}
+document.addEventListener("submit", (event) => {
+  const form = event.target.closest("[data-save-view]");
+  if (!form) return;
+  event.preventDefault();
+  const store = "mscheduler-views-" + form.closest("[data-views]").dataset.views, name = $("input", form).value.trim();
+  if (!name) return;
+  try {
+    const views = JSON.parse(localStorage.getItem(store)) || {};
+    views[name] = location.search;
+    localStorage.setItem(store, JSON.stringify(views));
+  } catch { toast("The browser keeps nothing"); }
+  $("input", form).value = "";
+  showViews();
+});
+showViews();
+
+// Times in filters: people choose them in their zone; the API wants UTC.
+for (const f of $$("input[data-utc]")) {
+  const stored = f.getAttribute("value"), at = stored && new Date(stored);
+  if (at && !isNaN(at)) f.value = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+}
+for (const form of $$("form.filters")) {
+  form.addEventListener("formdata", (event) => {
+    for (const [name, value] of [...event.formData]) {
+      if (value === "") event.formData.delete(name);
+      else if ($(`input[data-utc][name="${CSS.escape(name)}"]`, form)) event.formData.set(name, new Date(value).toISOString());
+    }
+  });
+}
+
+document.addEventListener("change", (event) => { if (event.target.matches("[data-submits]")) event.target.form.submit(); });

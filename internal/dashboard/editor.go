@@ -1,0 +1,61 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+
+	"github.com/mscheduler/mscheduler/internal/form"
+)
+
+// editor is a page on which people write a document, as a form and as YAML side by side, and send it to an operation.
+type editor struct {
+	Call       string // METHOD /path of the operation
+	Then       string // the page to go to, with fields of the answer: /tasks/{id}
+	Match      string // If-Match
+	Label      string // of the button
+	Idempotent bool   // the operation takes an Idempotency-Key
+	Help       string
+	Fields     []field
+	Text       string // YAML to begin with
+}
+
+// field is one of the form; whatever else a document may say is written in YAML.
+type field struct {
+	Name, Label, Help string
+	As                string // number, bool, json, list; "" = text
+	Options           []string
+	Required          bool
+}
+
+func (v *visit) edit(title, nav string, e editor) error {
+	v.render("editor", page{Title: title, Nav: nav, Data: e})
+	return nil
+}
+
+// mostText bounds a text that is converted.
+const mostText = 4 << 20
+
+// toYAML writes the JSON of a request as YAML.
+func (d *Dashboard) toYAML(w http.ResponseWriter, r *http.Request) {
+	convert(w, r, func(text []byte) ([]byte, error) {
+		out, err := form.YAMLOfJSON(text)
+		return []byte(out), err
+	})
+}
+
+// toJSON writes the YAML of a request as JSON.
+func (d *Dashboard) toJSON(w http.ResponseWriter, r *http.Request) { convert(w, r, form.JSONOfYAML) }
+
+func convert(w http.ResponseWriter, r *http.Request, to func([]byte) ([]byte, error)) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostText))
+	if err == nil {
+		text, err = to(text)
+	}
+	out := document{"text": string(text)}
+	if err != nil { // the text is unfinished, say: that is no failed request
+		out = document{"error": err.Error()}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(out) // nobody is left to be told
+}

@@ -1,0 +1,44 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// A first task is made by the form and the YAML beside it, and errors of the API are at their fields.
+func TestATaskIsSentByFormAndYAML(t *testing.T) {
+	w, b := newWorld(t), open(t)
+	b.looks("send", w.url+"/ui/tasks/new")
+	b.visit(w.url + "/ui/tasks/new?type=mail")
+	b.awaits(`document.getElementById("f-type").value === "mail"`)
+	b.run(chromedp.SendKeys("#f-priority", "12"))
+	b.awaits(`document.getElementById("source").value.includes("priority: 12")`)
+	b.run(chromedp.Click("form#editor button.primary"))
+	require.Contains(t, b.text("#f-priority + .error"), "want 0 to 9")
+	b.heard("status 422")
+
+	b.run(chromedp.Evaluate(`document.getElementById("source").value = ""`, nil), chromedp.SendKeys("#source", "type: mail\nkey: a b/c\nargs: {to: ann, n: [1, 2]}\npriority: 3\n"))
+	b.awaits(`document.getElementById("f-key").value === "a b/c"`)
+	b.run(chromedp.Click("form#editor button.primary"))
+	b.awaits(`location.pathname === "/ui/tasks/-/mail/a%20b/c"`)
+	task := w.call(http.MethodGet, "/tasks/-/mail/a%20b%2Fc", nil)
+	require.EqualValues(t, 3, task["priority"])
+	require.Equal(t, map[string]any{"to": "ann", "n": []any{1.0, 2.0}}, task["args"])
+	b.quiet()
+}
+
+func TestABrokenYAMLIsToldWithItsLine(t *testing.T) {
+	w := newWorld(t)
+	status, out := w.raw(http.MethodPost, "/ui/text/json", "type: mail\nargs: [1, 2\nkey: a\n")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, out["error"], "line 3: ")
+	_, out = w.raw(http.MethodPost, "/ui/text/json", "# nothing yet\n")
+	require.Equal(t, "{}", out["text"])
+	_, out = w.raw(http.MethodPost, "/ui/text/json", "a: 1\n---\nb: 2\n")
+	require.Contains(t, out["error"], "a second document begins here")
+	_, out = w.raw(http.MethodPost, "/ui/text/yaml", `{"type":"mail","args":{"z":1,"a":"yes"}}`)
+	require.Equal(t, "type: mail\nargs:\n  z: 1\n  a: \"yes\"\n", out["text"])
+}

@@ -1,0 +1,60 @@
+package dashboard
+
+import "strconv"
+
+var newRoutes = routes{"/tasks/new": (*visit).newTask, "/periodics/new": (*visit).newRule, "/plans/new": (*visit).newPlan}
+
+func (v *visit) newTask() error {
+	text := ""
+	if typ := v.r.URL.Query().Get("type"); typ != "" {
+		text = "type: " + strconv.Quote(typ) + "\n"
+	}
+	return v.edit("Send a task", "Tasks", editor{
+		Call: "POST /tasks", Then: "/tasks/{id}", Label: "Send", Idempotent: true, Text: text,
+		Fields: []field{
+			{Name: "type", Label: "Type", Help: "which handler runs it", Required: true},
+			{Name: "key", Label: "Key", Help: "at most one task per key; generated if empty"},
+			{Name: "args", Label: "Arguments", Help: "JSON", As: "json"},
+			{Name: "in", Label: "Delay", Help: "such as 5m or 2h; now if empty"},
+			{Name: "tenant", Label: "Tenant"},
+			{Name: "priority", Label: "Priority", Help: "0 to 9; 9 runs first; 5 if empty", As: "number"},
+			{Name: "options.timeout", Label: "Timeout of an execution", Help: "such as 90s"},
+			{Name: "options.retry.strategy", Label: "Retry", Options: []string{"none", "fixed", "exponential", "sequence"}},
+			{Name: "options.retry.interval", Label: "Interval of retries", Help: "such as 30s"},
+			{Name: "options.retry.max_errors", Label: "Errors until it fails for good", As: "number"},
+			{Name: "options.need_manual", Label: "A person decides when it has failed", As: "bool"},
+		},
+	})
+}
+
+func (v *visit) newRule() error {
+	return v.edit("Make a periodic rule", "Periodic", editor{
+		Call: "POST /periodics", Then: "/periodics/{id}", Label: "Make the rule", Idempotent: true, Text: "cron: 0 3 * * *\ntimezone: UTC\nenabled: true\n",
+		Fields: []field{
+			{Name: "name", Label: "Name", Required: true},
+			{Name: "cron", Label: "Cron", Help: "minute, hour, day of month, month, day of week: 0 3 * * *", Required: true},
+			{Name: "timezone", Label: "Time zone", Help: "such as Europe/Berlin"},
+			{Name: "type", Label: "Type of its tasks"},
+			{Name: "args", Label: "Arguments of its tasks", Help: "JSON", As: "json"},
+			{Name: "tenant", Label: "Tenant"},
+			{Name: "description", Label: "Description"},
+			{Name: "enabled", Label: "It fires as soon as it is made", As: "bool"},
+		},
+	})
+}
+
+func (v *visit) newPlan() error {
+	return v.edit("Publish a plan", "Plans", editor{
+		Call: "POST /plans", Then: "/plans/-/{plan_id}", Label: "Publish", Idempotent: true,
+		Fields: []field{
+			{Name: "plan_id", Label: "Plan id", Help: "generated if empty"},
+			{Name: "station", Label: "Station", Help: "the type of the tasks of its steps", Required: true},
+			{Name: "plan_type", Label: "Steps run", Options: []string{"none", "time", "second", "minute", "hour", "day", "week", "month"}},
+			{Name: "plan_value", Label: "Interval or day", Help: "week: 0 (Sunday) to 6; month: 1 to 31, or 0 for the last day", As: "number"},
+			{Name: "plan_repet", Label: "Number of steps", Help: "-1 for no end", As: "number"},
+			{Name: "plan_time", Label: "Time", Help: "such as 2026-12-01 02:30"},
+			{Name: "timezone", Label: "Time zone", Help: "such as Europe/Berlin; UTC if empty"},
+			{Name: "messages", Label: "Messages", Help: "JSON: a list of 1 to 1000 arguments of each step", As: "json"},
+		},
+	})
+}

@@ -1,0 +1,94 @@
+// The form and the YAML of a document, which say the same. Whichever changes, the other follows.
+"use strict";
+{
+  const form = $("#editor"), source = $("#source"), fields = $$("[data-field]", form);
+  let doc = {}, broken = false, turn = 0;
+
+  const at = (path) => path.split(".").reduce((o, name) => o?.[name], doc);
+  function put(path, value) {
+    const names = path.split("."), last = names.pop();
+    let into = doc;
+    for (const n of names) into = typeof into[n] === "object" && into[n] !== null ? into[n] : into[n] = {};
+    if (value === undefined) delete into[last]; else into[last] = value;
+    if (names.length && !Object.keys(into).length) put(names.join("."), undefined);
+  }
+  async function convert(to, text) {
+    const answer = await fetch(base + "/text/" + to, { method: "POST", body: text });
+    return answer.json();
+  }
+  function sourceError(message) {
+    broken = !!message;
+    $("#source-error").hidden = !message;
+    $("#source-error").textContent = message || "";
+  }
+  function valueOf(f) {
+    if (f.type === "checkbox") return f.checked || undefined;
+    if (f.value === "") return undefined;
+    switch (f.dataset.as) {
+      case "number": return isNaN(f.value) ? f.value : Number(f.value);
+      case "list": return f.value.split("\n").map((l) => l.trim()).filter(Boolean);
+      case "json": try { return JSON.parse(f.value); } catch { return f.value; }
+      default: return f.value;
+    }
+  }
+  function show(f) {
+    const value = at(f.dataset.field);
+    if (f.type === "checkbox") f.checked = value === true;
+    else if (value === undefined || value === null) f.value = "";
+    else if (f.dataset.as === "list" && Array.isArray(value)) f.value = value.join("\n");
+    else f.value = typeof value === "object" ? JSON.stringify(value, null, 2) : String(value);
+  }
+  async function fromSource() {
+    const mine = ++turn, out = await convert("json", source.value);
+    if (mine !== turn) return;
+    if (!out.error) {
+      const read = JSON.parse(out.text);
+      if (read && typeof read === "object" && !Array.isArray(read)) { doc = read; fields.forEach((f) => { if (f !== document.activeElement) show(f); }); sourceError(""); return; }
+    }
+    sourceError(out.error || "want fields, such as type: mail");
+  }
+  async function toSource() {
+    const mine = ++turn, out = await convert("yaml", JSON.stringify(doc));
+    if (mine === turn && !out.error) { source.value = out.text === "{}\n" ? "" : out.text; sourceError(""); }
+  }
+  let later = 0;
+  const soon = (f) => { clearTimeout(later); later = setTimeout(f, 250); };
+  source.addEventListener("input", () => soon(fromSource));
+  for (const f of fields) f.addEventListener("input", () => { put(f.dataset.field, valueOf(f)); soon(toSource); });
+  $("#editor-back").addEventListener("click", () => history.back());
+  fromSource();
+
+  function clear() {
+    $$(".error:not(#source-error, #editor-errors)", form).forEach((e) => e.remove());
+    fields.forEach((f) => f.removeAttribute("aria-invalid"));
+    $("#editor-errors").replaceChildren();
+    $("#editor-errors").hidden = true;
+  }
+  function tell(problem) {
+    for (const e of problem.errors?.length ? problem.errors : [{ message: problem.detail || problem.title }]) {
+      const name = (e.location || "").replace(/^body\.?/, "");
+      const field = fields.find((f) => f.dataset.field === name || f.dataset.field.endsWith("." + name));
+      if (field) { errorAt(field, e.message); field.setAttribute("aria-invalid", "true"); continue; }
+      const li = document.createElement("li");
+      li.textContent = e.message;
+      $("#editor-errors").append(li);
+      $("#editor-errors").hidden = false;
+    }
+    $("[aria-invalid]", form)?.focus();
+  }
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    clear();
+    clearTimeout(later);
+    if (document.activeElement === source || broken) await fromSource();
+    if (broken) { source.focus(); return; }
+    const button = $("button.primary", form);
+    button.disabled = true;
+    form.dataset.key ??= crypto.randomUUID?.() ?? String(Math.random()).slice(2); // a repetition is the same request
+    try {
+      const { ok, doc: answer } = await call(form.dataset.sends, doc, { match: form.dataset.match, key: "idempotent" in form.dataset ? form.dataset.key : undefined });
+      if (!ok) { delete form.dataset.key; tell(answer); return; }
+      location.href = base + form.dataset.then.replace(/\{(\w+)\}/g, (_, name) => String(answer[name]).split("/").map(encodeURIComponent).join("/"));
+    } catch { tell({ detail: "the server does not answer; retry" }); } finally { button.disabled = false; }
+  });
+}

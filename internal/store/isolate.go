@@ -83,7 +83,7 @@ func (s *core) send(ctx context.Context, coll *mongo.Collection, doing string, s
 func (b *batch) sendAll(ctx context.Context, all []command) (late []command) {
 	var mu sync.Mutex
 	one := func(c command) {
-		limit := b.s.pace.limit(c.ids, c.bytes(), c.parts[0].insert != nil)
+		limit := beforeEnd(ctx, b.s.pace.limit(c.ids, c.bytes(), c.parts[0].insert != nil), commandShare)
 		slow, err := b.sendOnce(ctx, c, limit)
 		switch b.failed(err); slow.ids {
 		case 0:
@@ -144,7 +144,7 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 			b.unresolved(&c)
 			return
 		}
-		limit := b.partLimit(&c)
+		limit := beforeEnd(ctx, b.partLimit(&c), partShare)
 		slow, err := b.sendOnce(ctx, c, limit)
 		b.failed(err)
 		mu.Lock()

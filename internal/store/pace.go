@@ -1,8 +1,11 @@
 package store
 
 import (
+	"context"
 	"sync"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // The time limits of commands. They are short, because an exceeded limit reveals a held document.
@@ -21,6 +24,9 @@ const (
 	mostPart     = 500 * time.Millisecond
 	mostAlone    = 5 * time.Second // of one document that nothing else waits for
 	fewIDs       = 32
+	// What is left of a short call: of the commands, and then of each part of the search for a held
+	// document.
+	commandShare, partShare = 0.75, 0.5
 )
 
 // pace knows the longest recent time of commands, separately for few and for many ids. It forgets
@@ -79,6 +85,18 @@ func (p *pace) partLimit(ids, bytes int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(min(max(leastPart+time.Duration(ids)*limitPerID, 2*p.longest[sizeOf(ids)]), mostPart), min(timeOf(bytes), mostLimit))
+}
+
+// beforeEnd is the limit, or a share of the time that the caller's call has left if that is less. A held
+// document must run out of its limit before the call ends: an answer that does not come in the time of a
+// call counts as an outage, and then nothing in the command is known.
+func beforeEnd(ctx context.Context, limit time.Duration, share float64) time.Duration {
+	end, ends := ctx.Deadline()
+	if !ends {
+		return limit
+	}
+	left := end.Sub(clock.System().Now()) // as real as the deadline
+	return min(limit, max(time.Duration(share*float64(left)), leastPart))
 }
 
 // timeOf is what the server may need for so many bytes.

@@ -10,6 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -151,7 +152,7 @@ func TestAProducerNoticesAChangeOfATypeBySomebodyElse(t *testing.T) {
 	typ := &model.TaskType{Code: "mail", Category: "post"}
 	b.Now()
 	require.NoError(t, b.Store.Types.Put(t.Context(), typ))
-	require.Eventually(t, func() bool { return b.get(b.send(mail{}).ID).Category == "post" }, 30*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return b.get(b.send(mail{}).ID).Category == "post" }, testdb.Patience, 50*time.Millisecond)
 }
 
 func TestATaskMayExpire(t *testing.T) {

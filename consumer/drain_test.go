@@ -54,7 +54,7 @@ func inTime[T any](t *testing.T, ch <-chan T) T {
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(30 * time.Second):
+	case <-time.After(testdb.Patience):
 		require.FailNow(t, "it hangs")
 		panic("not reached")
 	}
@@ -95,7 +95,7 @@ func TestADrainWaitsForADueTaskThatATransactionHolds(t *testing.T) {
 		got <- d
 	}()
 	require.Equal(t, 1, inTime(t, ran))
-	require.Eventually(t, func() bool { return c.store.ProbeLater(held) }, 30*time.Second, time.Millisecond, "it knows that the task is held")
+	require.Eventually(t, func() bool { return c.store.ProbeLater(held) }, testdb.Patience, time.Millisecond, "it knows that the task is held")
 	require.NoError(t, session.AbortTransaction(t.Context()))
 	require.Equal(t, 2, inTime(t, got).Succeeded)
 }

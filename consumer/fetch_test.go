@@ -91,7 +91,7 @@ func (a *asked) untilBounded(t *testing.T, do func() error) bson.Raw {
 	require.Eventually(t, func() bool {
 		filter = a.first(t, do)
 		return hasBound(filter)
-	}, time.Minute, time.Millisecond)
+	}, testdb.Patience, time.Millisecond)
 	return filter
 }
 
@@ -104,7 +104,7 @@ func TestAWorkerNamesThePriorityInUseAndTheHeadItSaw(t *testing.T) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, fetch())
 		return c.Stats().ClaimsWon == 1
-	}, time.Minute, time.Millisecond, "found by a full look within seconds, of an old start and a priority not in use")
+	}, testdb.Patience, time.Millisecond, "found by a full look within seconds, of an old start and a priority not in use")
 	priorities := c.seeker.Queue.Priorities()
 	require.Equal(t, []int{3}, priorities)
 	filter := a.untilBounded(t, fetch)
@@ -112,7 +112,7 @@ func TestAWorkerNamesThePriorityInUseAndTheHeadItSaw(t *testing.T) {
 	require.WithinDuration(t, old, filter.Lookup("due_at", "$gte").Time(), 0)
 	filter = a.untilBounded(t, fetch)
 	require.True(t, filter.Lookup("due_at", "$gte").Time().After(old), "the head has moved")
-	require.Eventually(t, func() bool { return !hasBound(a.first(t, fetch)) }, time.Minute, time.Millisecond, "every few seconds it looks at everything")
+	require.Eventually(t, func() bool { return !hasBound(a.first(t, fetch)) }, testdb.Patience, time.Millisecond, "every few seconds it looks at everything")
 }
 
 // A task that this process moved to an old place, or heard of, does not wait for a full look.
@@ -143,7 +143,7 @@ func TestAPollNamesThePriorityInUseAndTheHead(t *testing.T) {
 	require.False(t, hasBound(a.first(t, poll)))
 	c.lapses.See(true) // else one query asks for both
 	a.untilBounded(t, poll)
-	require.Eventually(t, func() bool { return !hasBound(a.first(t, poll)) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return !hasBound(a.first(t, poll)) }, testdb.Patience, time.Millisecond)
 }
 
 // Before a longer rest it looks at everything: of what it did not name it knows no start.
@@ -199,7 +199,7 @@ func TestOneQueryAsksForBothKindsOfRareTasks(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, rare = find()
 		return slices.EqualFunc(both, rare, slices.Equal)
-	}, time.Minute, time.Millisecond)
+	}, testdb.Patience, time.Millisecond)
 	for i, change := range []func(*model.Task){
 		func(task *model.Task) {
 			task.Options.SpecificWorkerIDs, task.Audience = []string{c.cfg.WorkerID}, []string{c.cfg.WorkerID}
@@ -215,7 +215,7 @@ func TestOneQueryAsksForBothKindsOfRareTasks(t *testing.T) {
 		require.Eventually(t, func() bool {
 			got, _ := find()
 			return got.Tasks[0].ID == task.ID
-		}, time.Minute, time.Millisecond, "found within a second, although nobody told of it")
+		}, testdb.Patience, time.Millisecond, "found within a second, although nobody told of it")
 		_, rare = find()
 		require.NotEqual(t, both, rare, "there are some of one kind, which is asked for each time")
 		_, err := c.cfg.Database.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: task.ID}})
@@ -223,6 +223,6 @@ func TestOneQueryAsksForBothKindsOfRareTasks(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, rare = find()
 			return slices.EqualFunc(both, rare, slices.Equal)
-		}, time.Minute, time.Millisecond, "they are gone")
+		}, testdb.Patience, time.Millisecond, "they are gone")
 	}
 }

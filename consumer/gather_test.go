@@ -79,7 +79,7 @@ func runOn(t *testing.T, c *Consumer) {
 
 func finished(t *testing.T, c *Consumer, n int64) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.Stats().Finished >= n }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Stats().Finished >= n }, testdb.Patience, time.Millisecond)
 }
 
 func TestGatheredEndsAreWrittenWhenNoMoreAreAboutToCome(t *testing.T) {
@@ -92,11 +92,11 @@ func TestGatheredEndsAreWrittenWhenNoMoreAreAboutToCome(t *testing.T) {
 		require.NoError(t, err)
 	}
 	runOn(t, c)
-	require.Eventually(t, func() bool { return c.Stats().Running == 10 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Stats().Running == 10 }, testdb.Patience, time.Millisecond)
 	for range 9 {
 		turn <- struct{}{}
 	}
-	require.Eventually(t, func() bool { return c.ends.Len() == 9 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return c.ends.Len() == 9 }, testdb.Patience, time.Millisecond)
 	require.Zero(t, writes.Load(), "one handler runs")
 	turn <- struct{}{}
 	finished(t, c, 10)

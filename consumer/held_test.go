@@ -54,7 +54,7 @@ func TestAHeldTaskKeepsNoPermitOfItsType(t *testing.T) {
 	t.Log(time.Since(began))
 	require.False(t, slices.Contains(ran, "0"))
 	release()
-	require.Eventually(t, func() bool { return g.count() == 20 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return g.count() == 20 }, testdb.Patience, time.Millisecond)
 	require.Equal(t, 1, g.most)
 }
 

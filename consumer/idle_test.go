@@ -234,7 +234,7 @@ func TestAWorkerWithoutASeatSendsNothingButItsPolls(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
 	polls := func(n int64) {
-		require.Eventually(t, func() bool { return c.Stats().Polls >= n }, time.Minute, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return c.Stats().Polls >= n }, testdb.Patience, 5*time.Millisecond)
 	}
 	polls(3)
 	before, sent := c.Stats(), o.count()
@@ -277,7 +277,7 @@ func TestWaitingForItsTurnDoesNotHoldUpTheStream(t *testing.T) {
 	defer cancel()
 	late := make(chan struct{})
 	go func() { defer close(late); f.FollowLate(ctx) }()
-	require.Eventually(t, func() bool { return c.Stats().ClaimsWon == int64(mine+others) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Stats().ClaimsWon == int64(mine+others) }, testdb.Patience, time.Millisecond)
 	cancel()
 	<-late
 	require.EqualValues(t, mine+others, c.Stats().ClaimsAttempted)
@@ -308,7 +308,7 @@ func TestAStartTimeThatAnEventToldOfIsKept(t *testing.T) {
 	defer cancel()
 	ended := make(chan struct{})
 	go func() { defer close(ended); f.FollowLate(ctx) }()
-	require.Eventually(t, func() bool { return c.Stats().ClaimsWon == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Stats().ClaimsWon == 1 }, testdb.Patience, time.Millisecond)
 	require.False(t, c.store.Clock.Now().Before(sooner.DueAt))
 	require.Zero(t, c.Stats().Fetches, "it is claimed without a search")
 	require.True(t, c.awaitWork(t.Context(), now.Add(time.Hour)), "woken long before the poll")

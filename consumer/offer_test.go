@@ -26,7 +26,7 @@ func TestAnOfferedTaskIsClaimedAsItIs(t *testing.T) {
 	}()
 	stop := decision.Offers(c.store, c.offered)
 	decision.Offer(c.store, []*model.Task{{ID: "-/other/k", Type: "other"}, task})
-	require.Eventually(t, func() bool { return c.stats.won.Load() == 1 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.stats.won.Load() == 1 }, testdb.Patience, time.Millisecond)
 	require.EqualValues(t, 1, c.stats.attempted.Load())
 
 	other, _ := prepared(t, testdb.New(t))

@@ -139,7 +139,7 @@ func (g *gauge) await(t *testing.T) {
 	t.Helper()
 	select {
 	case <-g.all:
-	case <-time.After(time.Minute):
+	case <-time.After(testdb.Patience):
 		t.Fatalf("%d of %d are done", g.count(), g.wanted)
 	}
 }
@@ -238,7 +238,7 @@ func TestATaskThatNamesAnotherWorkerGetsThePermitOfAnEndlessBacklog(t *testing.T
 	start()
 	select {
 	case <-named:
-	case <-time.After(time.Minute):
+	case <-time.After(testdb.Patience):
 		t.Fatal("the other worker never got the permit")
 	}
 }

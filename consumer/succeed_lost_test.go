@@ -119,7 +119,7 @@ func (l *chain) until(t *testing.T, trap *proxy.Trap) {
 		case <-trap.Hit():
 			return
 		case <-l.began: // after an end that was written
-		case <-time.After(time.Minute):
+		case <-time.After(testdb.Patience):
 			t.Fatalf("no end takes a claim along: %+v", l.Stats())
 		}
 	}
@@ -149,7 +149,7 @@ func TestALostAnswerToAnEndAndAClaimLosesNeither(t *testing.T) {
 			l.begin(t, time.Minute)
 			l.letGo()
 			l.g.await(t)
-			require.Eventually(t, func() bool { return l.count(workerevent.Finished)+l.count(workerevent.Fenced) == tasks }, time.Minute, time.Millisecond, "%+v", l.Stats())
+			require.Eventually(t, func() bool { return l.count(workerevent.Finished)+l.count(workerevent.Fenced) == tasks }, testdb.Patience, time.Millisecond, "%+v", l.Stats())
 			require.Zero(t, l.count(workerevent.Fenced), "an end that the server has written is no late one")
 			require.Equal(t, 1, l.g.most)
 		})

@@ -58,7 +58,7 @@ func TestOneCommandLiesBetweenTwoStartsOfALimitedType(t *testing.T) {
 		h.ran.Store(int64(shortHandler)) // as of the executions before
 		select {
 		case <-began:
-		case <-time.After(time.Minute):
+		case <-time.After(testdb.Patience):
 			t.Fatalf("nothing begins after %d", i)
 		}
 		if i >= warm {

@@ -63,7 +63,7 @@ func (w *tracedWorld) drain(c Config, h func(context.Context, *Task[int]) (model
 	worker, err := New(c)
 	require.NoError(w.t, err)
 	require.NoError(w.t, Handle(worker, spanned, h))
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), testdb.Patience)
 	defer cancel()
 	_, err = worker.Drain(ctx, false)
 	require.NoError(w.t, err)

@@ -66,7 +66,7 @@ func TestATypeThatCannotBeReadStopsNoOther(t *testing.T) {
 		select {
 		case n := <-ran:
 			return n
-		case <-time.After(time.Minute):
+		case <-time.After(testdb.Patience):
 			require.FailNow(t, "nothing ran")
 			return 0
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -74,7 +75,7 @@ func TestAFlowCallsItsReceiverSignedWhenANodeIsPENDINGAndWhenItIsFINISH(t *testi
 			bodies[body] = calls[id] >= 2
 		}
 		return maps.Equal(want, bodies)
-	}, time.Minute, 10*time.Millisecond, "each is repeated under its id: %v", got)
+	}, testdb.Patience, 10*time.Millisecond, "each is repeated under its id: %v", got)
 	mu.Lock()
 	defer mu.Unlock()
 	for _, body := range got {
@@ -142,7 +143,7 @@ func TestAStreamCallsItsReceiverSignedWhenANodeIsPENDINGAndWhenItIsClosed(t *tes
 		defer mu.Unlock()
 		return maps.Clone(got)
 	}
-	require.Eventually(t, func() bool { return maps.Equal(want, received()) }, time.Minute, 10*time.Millisecond, "%v", received())
+	require.Eventually(t, func() bool { return maps.Equal(want, received()) }, testdb.Patience, 10*time.Millisecond, "%v", received())
 
 	_, err = w.flows.SetCallback(t.Context(), "s", "g", nil, nil)
 	require.NoError(t, err)

@@ -93,7 +93,7 @@ func (d *driven) told(doc *graph.Flow, i int) {
 		d.e.Round(d.t.Context())
 		d.e.Flush(d.t.Context())
 		return len(d.task(doc, i).Outbox) == 0
-	}, time.Minute, time.Millisecond)
+	}, testdb.Patience, time.Millisecond)
 }
 
 func (d *driven) retry(doc *graph.Flow, node string) *graph.Flow {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -49,7 +50,7 @@ func TestANodeWhoseFlowRunsHoldsNoWorker(t *testing.T) {
 	s.Nodes = s.Nodes[1:]
 	s.Nodes[0].After, s.Nodes[0].Args = nil, map[string]any{"n": 1}
 	f := w.start(s)
-	require.Eventually(t, func() bool { return w.nodes("-/f.in")["x"] == "RUNNING" }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.nodes("-/f.in")["x"] == "RUNNING" }, testdb.Patience, 10*time.Millisecond)
 	require.Equal(t, map[string]string{"in": "RUNNING", "after": "WAIT"}, w.nodes(f.ID))
 	why, err := w.flows.Explain(t.Context(), f.ID, "in")
 	require.NoError(t, err)
@@ -108,8 +109,8 @@ func TestACancelledFlowCancelsTheFlowsOfItsNodes(t *testing.T) {
 	s.Nodes[1].Flow.Nodes[0].Type, s.Nodes[1].Flow.Nodes[0].Args = "", nil
 	s.Nodes[1].Flow.Nodes[0].Wait = &graph.Wait{For: time.Hour}
 	f := w.start(s)
-	require.Eventually(t, func() bool { return w.nodes(f.ID)["in"] == "RUNNING" }, time.Minute, 10*time.Millisecond)
-	require.Eventually(t, func() bool { _, err := w.flows.Get(t.Context(), "-/f.in"); return err == nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.nodes(f.ID)["in"] == "RUNNING" }, testdb.Patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := w.flows.Get(t.Context(), "-/f.in"); return err == nil }, testdb.Patience, 10*time.Millisecond)
 	_, err := w.flows.Cancel(t.Context(), f.ID, "no longer wanted")
 	require.NoError(t, err)
 	w.becomes(f.ID, graph.StatusFinish)

@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -140,7 +141,7 @@ func TestACancelledFlowCancelsElements(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.ran) == 2
-	}, time.Minute, 10*time.Millisecond)
+	}, testdb.Patience, 10*time.Millisecond)
 	_, err := w.flows.Cancel(t.Context(), f.ID, "no longer wanted")
 	require.NoError(t, err)
 	w.becomes(f.ID, graph.StatusFinish)

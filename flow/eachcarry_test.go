@@ -100,7 +100,7 @@ func TestElementsCostTheirTasksAlone(t *testing.T) {
 		require.NoError(t, err)
 		return last
 	}
-	require.Eventually(t, func() bool { return !c.f.store.Clock.Now().Before(task().OutboxAt) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return !c.f.store.Clock.Now().Before(task().OutboxAt) }, testdb.Patience, time.Millisecond)
 	commands, statements := c.count(func() { c.e.Round(t.Context()) })
 	delete(commands, "update tasks, outboxes")
 	require.LessOrEqual(t, commands["find tasks"], 3+n/perGather, fmt.Sprint(commands))
@@ -109,5 +109,5 @@ func TestElementsCostTheirTasksAlone(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c.e.Round(t.Context())
 		return c.get(doc).Status == graph.StatusFinish
-	}, time.Minute, 10*time.Millisecond)
+	}, testdb.Patience, 10*time.Millisecond)
 }

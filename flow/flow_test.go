@@ -124,7 +124,7 @@ func (w *world) becomes(id string, want graph.Status) *graph.Flow {
 		var err error
 		f, err = w.flows.Get(w.t.Context(), id)
 		return err == nil && f.Status == want
-	}, time.Minute, 10*time.Millisecond, "flow %s does not become %s", id, want)
+	}, testdb.Patience, 10*time.Millisecond, "flow %s does not become %s", id, want)
 	return f
 }
 
@@ -266,7 +266,7 @@ func TestACancelledFlowCancelsWhatRuns(t *testing.T) {
 	w := newWorld(t)
 	w.gate = make(chan struct{})
 	f := w.start(diamond("f"))
-	require.Eventually(t, func() bool { return w.nodes(f.ID)["a"] == "RUNNING" }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.nodes(f.ID)["a"] == "RUNNING" }, testdb.Patience, 10*time.Millisecond)
 	_, err := w.flows.Cancel(t.Context(), f.ID, "no longer wanted")
 	require.NoError(t, err)
 	f = w.becomes(f.ID, graph.StatusFinish)
@@ -275,7 +275,7 @@ func TestACancelledFlowCancelsWhatRuns(t *testing.T) {
 	require.Eventually(t, func() bool {
 		n, err := w.db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "status", Value: bson.D{{Key: "$ne", Value: model.StatusCancelled}}}, {Key: "type", Value: "add"}})
 		return err == nil && n == 0
-	}, time.Minute, 10*time.Millisecond, "no task stays behind")
+	}, testdb.Patience, 10*time.Millisecond, "no task stays behind")
 }
 
 func TestARetryFromANodeRunsAllThatHangsOnItAgain(t *testing.T) {
@@ -432,7 +432,7 @@ func TestAJoinThatPanicsStopsItsOwnFlowAlone(t *testing.T) {
 	bad := w.start(diamond("bad", func(_, _, d *graph.NodeSpec) { d.Join = graph.Join{Strategy: graph.Custom, Custom: "bad"} }))
 	good := w.start(diamond("good"))
 	w.becomes(good.ID, graph.StatusFinish)
-	require.Eventually(t, func() bool { return w.nodes(bad.ID)["a"] == "SUCCESS" }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.nodes(bad.ID)["a"] == "SUCCESS" }, testdb.Patience, 10*time.Millisecond)
 	_, err := w.flows.Cancel(t.Context(), bad.ID, "")
 	require.NoError(t, err)
 	w.becomes(bad.ID, graph.StatusFinish)

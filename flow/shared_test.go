@@ -76,7 +76,7 @@ func TestPlannersOfOneProcessShareTheirLooks(t *testing.T) {
 	require.NoError(t, err)
 	become := func(want map[string][]string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return fmt.Sprint(engines(t, db)) == fmt.Sprint(want) }, time.Minute, 10*time.Millisecond, "%v", want)
+		require.Eventually(t, func() bool { return fmt.Sprint(engines(t, db)) == fmt.Sprint(want) }, testdb.Patience, 10*time.Millisecond, "%v", want)
 	}
 
 	stopRules := going(t, rules.Run)
@@ -121,7 +121,7 @@ func TestPlannersOfOneNameAreListedAsLongAsOneRuns(t *testing.T) {
 	flows, err := flow.New(flow.Config{Database: mine, EngineID: "one"})
 	require.NoError(t, err)
 	stopRules, stopFlows := going(t, rules.Run), going(t, flows.Run)
-	require.Eventually(t, func() bool { return len(engines(t, db)["one"]) == 2 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(engines(t, db)["one"]) == 2 }, testdb.Patience, 10*time.Millisecond)
 	stopRules()
 	require.Zero(t, signedOff.Load())
 	stopFlows()
@@ -158,7 +158,7 @@ func TestAnEngineHearsOfTheEndsOfItsOwnProcess(t *testing.T) {
 	require.NoError(t, err)
 	w.work()
 	w.run(w.flows.Run)
-	require.Eventually(t, func() bool { return engines(t, w.db)["z"] != nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return engines(t, w.db)["z"] != nil }, testdb.Patience, 10*time.Millisecond)
 	f := w.start(diamond("f"))
 	w.becomes(f.ID, graph.StatusFinish)
 	nodes, err := w.flows.Nodes(t.Context(), f.ID)

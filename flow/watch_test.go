@@ -54,7 +54,6 @@ func eventText(e flow.Event) string {
 // until returns the events up to the wanted one.
 func (w *watched) until(t *testing.T, want string) (all []string) {
 	t.Helper()
-	patience := time.After(time.Minute)
 	for {
 		select {
 		case e, more := <-w.events:
@@ -62,7 +61,7 @@ func (w *watched) until(t *testing.T, want string) (all []string) {
 			if all = append(all, e); e == want {
 				return all
 			}
-		case <-patience:
+		case <-time.After(testdb.Patience): // since the last event
 			require.FailNow(t, "no event", "%s; there were %v", want, all)
 		}
 	}

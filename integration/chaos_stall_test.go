@@ -83,7 +83,7 @@ func TestAStopDuringAnOutageEnds(t *testing.T) {
 		select {
 		case err := <-stopped:
 			require.NoError(t, err)
-		case <-time.After(30 * time.Second):
+		case <-time.After(chaosPatience):
 			px.Mend() // so that the test can end
 			require.Fail(t, "the worker waits for the database")
 		}

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -347,11 +348,30 @@ func (x *explaining) insert(n int, typ string, change func(*model.Task)) []*mode
 			change(out[i])
 		}
 	}
-	for some := range slices.Chunk(out, 2000) {
-		_, err := x.store.Tasks.Insert(x.t.Context(), some)
-		require.NoError(x.t, err)
+	for some := range slices.Chunk(out, 200) {
+		x.stored(some)
 	}
 	return out
+}
+
+// stored stores the tasks. Those for which a busy server had no time come again.
+func (x *explaining) stored(tasks []*model.Task) {
+	x.t.Helper()
+	var unstored *store.InsertError
+	awaitTrue(x.t, func() string {
+		_, err := x.store.Tasks.InsertAgain(x.t.Context(), tasks)
+		if !errors.As(err, &unstored) {
+			require.NoError(x.t, err)
+			return ""
+		}
+		var again []*model.Task
+		for i, why := range unstored.Refused {
+			require.ErrorIs(x.t, why, store.ErrHeld)
+			again = append(again, tasks[i])
+		}
+		tasks = again
+		return err.Error()
+	})
 }
 
 // crowd is everything that the hot queries must not look at.

@@ -41,7 +41,7 @@ func TestALostAnswerOfAnEngineCostsNoTickAndDoublesNone(t *testing.T) {
 		rules, end := a.tickRules(5, 8*time.Second)
 		a.runEngine(p.Run)
 		a.awaitQuiet()
-		require.Eventually(a.t, func() bool { return trap.Sprung() == 2 }, time.Minute, 10*time.Millisecond, "the write never came twice")
+		require.Eventually(a.t, func() bool { return trap.Sprung() == 2 }, chaosPatience, 10*time.Millisecond, "the write never came twice")
 		a.checkTicks(rules, end)
 	})
 }

@@ -80,7 +80,7 @@ func TestDeliveriesOfCallbacksAreMeasuredByWhatBecameOfThem(t *testing.T) {
 		require.Eventually(t, func() bool {
 			ended, err := people.Count(t.Context(), admin.Filter{Type: input.CallbackType, Statuses: []model.Status{status}})
 			return err == nil && ended == n
-		}, 30*time.Second, 5*time.Millisecond, "%s", status)
+		}, testdb.Patience, 5*time.Millisecond, "%s", status)
 	}
 	at.mu.Lock()
 	defer at.mu.Unlock()

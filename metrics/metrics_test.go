@@ -103,7 +103,7 @@ func reaches(t *testing.T, c prometheus.Collector, series string, value float64)
 	require.Eventually(t, func() bool {
 		all = scrape(t, c)
 		return all[series] >= value
-	}, 30*time.Second, 5*time.Millisecond, "%s of %v", series, all)
+	}, testdb.Patience, 5*time.Millisecond, "%s of %v", series, all)
 	return all
 }
 
@@ -223,7 +223,7 @@ func TestAnOutageIsMeasured(t *testing.T) {
 	proxy.Cut()
 	reaches(t, m, "process_outages", 1)
 	proxy.Mend()
-	require.Eventually(t, func() bool { return scrape(t, m)["process_outages"] == 0 }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return scrape(t, m)["process_outages"] == 0 }, testdb.Patience, 5*time.Millisecond)
 	stop()
 }
 

@@ -48,7 +48,7 @@ func TestStreamsAreCountedByStateWithTheirBacklog(t *testing.T) {
 		require.Eventually(t, func() bool {
 			f, err := flows.Get(t.Context(), id)
 			return err == nil && is(f)
-		}, 30*time.Second, 5*time.Millisecond, id)
+		}, testdb.Patience, 5*time.Millisecond, id)
 	}
 	idle := func(f *graph.Flow) bool { return len(f.States) == 3 && f.States[2].Status.Final() }
 	becomes("bus/flows", idle)

@@ -36,7 +36,7 @@ func TestATickIsJudgedByTheNewestRunThatAWorkerHasBegun(t *testing.T) {
 			claimed, err = puller.Fetch(t.Context(), pull.FetchRequest{WorkerID: "w", Types: []string{"tick"}, Max: most, Lease: time.Hour})
 			require.NoError(t, err)
 			return len(claimed) > 0
-		}, time.Minute, 20*time.Millisecond)
+		}, testdb.Patience, 20*time.Millisecond)
 		return claimed
 	}
 	// tick waits for the run of a tick after those, and returns its attempt.
@@ -51,7 +51,7 @@ func TestATickIsJudgedByTheNewestRunThatAWorkerHasBegun(t *testing.T) {
 				}
 			}
 			return false
-		}, time.Minute, 20*time.Millisecond)
+		}, testdb.Patience, 20*time.Millisecond)
 		return attempt
 	}
 	last := func() time.Time {

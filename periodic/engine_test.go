@@ -60,7 +60,7 @@ func TestEveryTickRunsOnceAndHasARecord(t *testing.T) {
 		runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{Statuses: []schedule.RunStatus{schedule.RunSuccess}}, nil, 100)
 		require.NoError(t, err)
 		return len(runs) >= 3
-	}, 20*time.Second, 50*time.Millisecond)
+	}, testdb.Patience, 50*time.Millisecond)
 	runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{}, nil, 100)
 	require.NoError(t, err)
 	for i, run := range runs {
@@ -118,7 +118,7 @@ func TestTheTaskOfATickIsWhatASendWouldHaveStored(t *testing.T) {
 			task, err = prod.Get(t.Context(), id)
 			require.NoError(t, err)
 			return task.Status == model.StatusSuccess
-		}, 20*time.Second, 10*time.Millisecond)
+		}, testdb.Patience, 10*time.Millisecond)
 		require.Equal(t, kept, task.ArchiveAt.Sub(task.FinishedAt), "the key of a tick is what keeps it from being sent twice")
 	}
 }

@@ -50,7 +50,7 @@ func TestSeveralEnginesGiveEveryTickOneRecordAndOneTask(t *testing.T) {
 		return runs
 	}
 	reach := func(n int) {
-		require.Eventually(t, func() bool { return len(records(ids[rules-1])) >= n }, time.Minute, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return len(records(ids[rules-1])) >= n }, testdb.Patience, 50*time.Millisecond)
 	}
 	reach(2)
 	leave()
@@ -63,7 +63,7 @@ func TestSeveralEnginesGiveEveryTickOneRecordAndOneTask(t *testing.T) {
 		require.Eventually(t, func() bool {
 			r, err = p.Get(t.Context(), id)
 			return err == nil && len(r.Planned) == 0
-		}, time.Minute, 50*time.Millisecond)
+		}, testdb.Patience, 50*time.Millisecond)
 		runs := records(id)
 		require.Len(t, runs, int(r.Runs), "a record of each tick that ran, and none was skipped")
 		for i, run := range runs {

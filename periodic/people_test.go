@@ -38,7 +38,7 @@ func idle(t *testing.T, p *periodic.Periodic, id string) {
 	require.Eventually(t, func() bool {
 		r, err := p.Get(t.Context(), id)
 		return err == nil && len(r.Active)+len(r.Queued)+len(r.Planned) == 0
-	}, time.Minute, 50*time.Millisecond, "a run goes on for ever")
+	}, testdb.Patience, 50*time.Millisecond, "a run goes on for ever")
 }
 
 func TestABackfillRepeatedWithOtherTimesRunsOnlyWhatIsNew(t *testing.T) {
@@ -144,7 +144,7 @@ func TestARunWhoseTaskRunsAgainGoesOnUntilItEndsOnceMore(t *testing.T) {
 	require.Eventually(t, func() bool {
 		n, err := db.Collection("task_history").CountDocuments(t.Context(), bson.D{{Key: "outbox_at", Value: bson.D{{Key: "$exists", Value: true}}}})
 		return err == nil && n == 0
-	}, time.Minute, 20*time.Millisecond, "the first end is told")
+	}, testdb.Patience, 20*time.Millisecond, "the first end is told")
 	r, err := p.Get(t.Context(), r.ID)
 	require.NoError(t, err)
 	require.Len(t, r.Active, 1, "its task waits to run again")
@@ -179,7 +179,7 @@ func TestARunHasEndedAsTheNewestLifeOfItsTaskDid(t *testing.T) {
 			}
 		}
 		return true
-	}, time.Minute, 20*time.Millisecond, "both ends are told")
+	}, testdb.Patience, 20*time.Millisecond, "both ends are told")
 	idle(t, p, r.ID)
 	runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{}, nil, 10)
 	require.NoError(t, err)

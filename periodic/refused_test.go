@@ -92,7 +92,7 @@ func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := p.decider.CarryOut(t.Context(), planned())
 		return err == nil && len(planned()) == 0
-	}, time.Minute, 100*time.Millisecond)
+	}, testdb.Patience, 100*time.Millisecond)
 	for _, task := range tasks {
 		now, err := p.store.Tasks.Get(t.Context(), task.ID)
 		require.NoError(t, err)

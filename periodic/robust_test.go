@@ -49,7 +49,7 @@ func TestARuleThatCannotBeHandledDoesNotStopTheOthers(t *testing.T) {
 			require.Eventually(t, func() bool {
 				n, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "origin.id", Value: ids[1]}})
 				return err == nil && n >= 3
-			}, time.Minute, 100*time.Millisecond, "the good rule does not fire")
+			}, testdb.Patience, 100*time.Millisecond, "the good rule does not fire")
 			n, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "origin.id", Value: ids[0]}})
 			require.NoError(t, err)
 			require.Zero(t, n, "the bad rule is bad")

@@ -146,5 +146,5 @@ func TestAProcessThatStoodStillAfterItsSendsLeavesTheRecordsToOthers(t *testing.
 	at.off.Store(0)
 	set(t, db, r.ID, bson.D{{Key: "planned_at", Value: time.Now().Add(-time.Minute)}})
 	engine(t, p.Run)
-	require.Eventually(t, func() bool { return count(t, db, "periodic_runs") == 1 }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return count(t, db, "periodic_runs") == 1 }, testdb.Patience, 20*time.Millisecond)
 }

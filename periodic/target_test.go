@@ -105,7 +105,7 @@ func (h *hooks) ends(r *schedule.Rule, want schedule.RunStatus) (run *schedule.R
 			}
 		}
 		return false
-	}, 30*time.Second, 20*time.Millisecond)
+	}, testdb.Patience, 20*time.Millisecond)
 	return run
 }
 

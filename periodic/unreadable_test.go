@@ -41,14 +41,14 @@ func TestADocumentThatCannotBeReadStopsNoOtherTypesTicks(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	require.Eventually(t, func() bool { return tasks("good") >= 2 }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return tasks("good") >= 2 }, testdb.Patience, 50*time.Millisecond)
 	require.Zero(t, tasks("bad"))
 
 	prod, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, prod.Close(context.Background())) }()
 	require.NoError(t, admin.New(prod).DeleteType(t.Context(), "bad", 0))
-	require.Eventually(t, func() bool { return tasks("bad") > 0 }, time.Minute, 50*time.Millisecond, "its ticks have waited")
+	require.Eventually(t, func() bool { return tasks("bad") > 0 }, testdb.Patience, 50*time.Millisecond, "its ticks have waited")
 }
 
 func TestATaskThatCannotBeReadKeepsNoOtherRunsEndBack(t *testing.T) {
@@ -71,7 +71,7 @@ func TestATaskThatCannotBeReadKeepsNoOtherRunsEndBack(t *testing.T) {
 		require.Eventually(t, func() bool {
 			n, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "_id", Value: model.TaskID("", "tick", run)}, {Key: "status", Value: model.StatusSuccess}})
 			return err == nil && n == 1
-		}, time.Minute, 10*time.Millisecond)
+		}, testdb.Patience, 10*time.Millisecond)
 	}
 	_, err = db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "origin.id", Value: ids[0]}}, bson.D{{Key: "$set", Value: bson.D{{Key: "error_count", Value: "three"}}}})
 	require.NoError(t, err)

@@ -99,9 +99,9 @@ func TestAStepThatPingsIsNotStartedAgainAlthoughItsTimeoutHasPassed(t *testing.T
 		}
 		require.NoError(t, w.db.Collection("tasks").FindOne(ctx, bson.D{{Key: "_id", Value: model.TaskID("", "report", "p@1")}}).Decode(&task))
 		return len(task.States) > 0 && task.States[0].Expires.Sub(task.States[0].Began) > 2*timeout
-	}, time.Minute, 20*time.Millisecond, "pings extend the lease by more than the timeout")
+	}, testdb.Patience, 20*time.Millisecond, "pings extend the lease by more than the timeout")
 	close(enough)
-	require.Eventually(t, func() bool { return w.get(p.ID).Status == repeat.StatusFinish }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return w.get(p.ID).Status == repeat.StatusFinish }, testdb.Patience, 20*time.Millisecond)
 	require.EqualValues(t, 1, begun.Load())
 	require.Equal(t, []string{"1.0 OK long"}, w.results(p.ID))
 	cancel()

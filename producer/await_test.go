@@ -27,7 +27,7 @@ type awaited struct {
 // awaiting starts an Await; its answer comes on the channel.
 func (b *bundle) awaiting(s Sent) <-chan awaited {
 	out := make(chan awaited, 1)
-	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), testdb.Patience)
 	go func() {
 		defer cancel()
 		r, err := Await(ctx, b.p, mailType, s)
@@ -140,7 +140,7 @@ func TestAwaitEndsWithItsContextAndLeavesNothingBehind(t *testing.T) {
 		b.p.await.mu.Lock()
 		defer b.p.await.mu.Unlock()
 		return !b.p.await.running
-	}, time.Minute, time.Millisecond, "no goroutine while nobody waits")
+	}, testdb.Patience, time.Millisecond, "no goroutine while nobody waits")
 }
 
 func TestAllAwaitsOfAProcessShareOneQuery(t *testing.T) {
@@ -156,7 +156,7 @@ func TestAllAwaitsOfAProcessShareOneQuery(t *testing.T) {
 	}
 	// Ten looks of each would be 2,000 queries; ten looks at all are ten and a few for
 	// the awaits that came in between.
-	require.Eventually(t, func() bool { return counter.count("find") >= 5 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return counter.count("find") >= 5 }, testdb.Patience, time.Millisecond)
 	before := counter.count("find")
 	for _, s := range sent {
 		b.Run(s.ID, lifecycle.Success(bson.RawValue{}))

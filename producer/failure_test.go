@@ -163,12 +163,12 @@ func TestASchemaOfALaterReleaseIsRefusedByNameOfTheRemedy(t *testing.T) {
 func TestManySendersLearnTogetherThatTheDatabaseIsAway(t *testing.T) {
 	px := testdb.Behind(t)
 	b := setup(t, func(c *Config) {
-		o := options.Client().SetServerSelectionTimeout(200 * time.Millisecond)
+		o := options.Client().SetServerSelectionTimeout(2 * time.Second)
 		c.Database = ownClient(t, px.URI(), o).Database(c.Database.Name())
 	})
 	px.Cut()
-	const n = 100 // one after the other they would take 20 s
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	const n = 100 // one after the other they would take 200 s
+	ctx, cancel := context.WithTimeout(t.Context(), testdb.Patience)
 	defer cancel()
 	errs := make(chan error, n)
 	for range n {

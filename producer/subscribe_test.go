@@ -12,10 +12,11 @@ import (
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
-const eventPatience = 30 * time.Second // only reached by a broken product
+const eventPatience = testdb.Patience
 
 func (b *bundle) subscribe(f EventFilter) *Subscription {
 	b.t.Helper()

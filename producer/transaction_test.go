@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -128,7 +129,7 @@ func TestACommandIsPartOfTheCallersTransactionAndWorkersHearOfItAfterwards(t *te
 			if _, err := b.p.Cancel(ctx, s.ID, "changed my mind"); err != nil {
 				return err
 			}
-			outside, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			outside, cancel := context.WithTimeout(t.Context(), testdb.Patience)
 			defer cancel()
 			_, err := b.p.Cancel(outside, other.ID, "nobody waits for a transaction that is open")
 			require.NoError(t, err)
@@ -140,7 +141,7 @@ func TestACommandIsPartOfTheCallersTransactionAndWorkersHearOfItAfterwards(t *te
 	require.Zero(t, b.get(s.ID).CancelRequestedAt)
 	require.NoError(t, cancelIn(nil))
 	require.NotZero(t, b.get(s.ID).CancelRequestedAt)
-	require.Eventually(t, func() bool { return b.Signalled(s.ID) == 1 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.Signalled(s.ID) == 1 }, testdb.Patience, 10*time.Millisecond)
 	require.Equal(t, 2, b.Signalled(other.ID))
 }
 
@@ -157,7 +158,7 @@ func TestWhatATransactionCommittedIsToldThoughAnotherIsRolledBack(t *testing.T) 
 		require.NoError(t, err)
 		return errRollBack
 	}), errRollBack)
-	require.Eventually(t, func() bool { return b.Signalled(s.ID) == 1 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.Signalled(s.ID) == 1 }, testdb.Patience, 10*time.Millisecond)
 }
 
 // A process may end as soon as its transaction has committed.

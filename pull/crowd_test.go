@@ -183,7 +183,7 @@ func TestWorkersThatFetchAtOnceGetEachTaskOnceAndInFewCommands(t *testing.T) {
 	for i := 1; i < workers; i++ {
 		all.Go(func() { note(fetch(i)) })
 	}
-	require.Eventually(t, func() bool { return b.p.gathered.claims.Len() == workers }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return b.p.gathered.claims.Len() == workers }, testdb.Patience, time.Millisecond)
 	first.Release()
 	all.Wait()
 	require.Len(t, by, workers*each)
@@ -213,5 +213,5 @@ func TestAFetchThatIsAbandonedLeavesItsShareToOthers(t *testing.T) {
 		got, err := c.take(t.Context(), ask{most: 1, wants: anything})
 		require.NoError(t, err)
 		return len(got.dealt) == 1 && got.dealt[0].ID == s.ID
-	}, time.Minute, 10*time.Millisecond)
+	}, testdb.Patience, 10*time.Millisecond)
 }

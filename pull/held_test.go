@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -30,5 +31,5 @@ func TestAHeldTaskKeepsNoPermitFromOthers(t *testing.T) {
 		got, err := b.p.Fetch(t.Context(), FetchRequest{WorkerID: "w", Types: []string{mailType.Name()}})
 		require.NoError(t, err)
 		return len(got) == 1 && got[0].Task.ID == next
-	}, 20*time.Second, 10*time.Millisecond) // it would stay until the transaction ends
+	}, testdb.Patience, 10*time.Millisecond) // it would stay until the transaction ends
 }

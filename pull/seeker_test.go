@@ -98,7 +98,7 @@ func TestAFetchNamesThePriorityInUseAndTheHeadThatItsWorkerSaw(t *testing.T) {
 	require.Eventually(t, func() bool {
 		keys, _ := l.fetch("w", 1)
 		return len(keys) == 1 && keys[0] == "old"
-	}, 30*time.Second, 10*time.Millisecond, "a straggler is found within seconds")
+	}, testdb.Patience, 10*time.Millisecond, "a straggler is found within seconds")
 }
 
 // What this process writes does not wait for a full look, nor for the rest after an empty one.
@@ -160,12 +160,12 @@ func TestATaskThatIsRefusedToAWorkerIsLeftOutOfItsFetches(t *testing.T) {
 	l := newLooker(t)
 	bad := l.send(mail{}, producer.Key("bad"), l.late(time.Hour), producer.MaxErrorsPerWorker(1), producer.Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Millisecond}))
 	l.Run(bad.ID, lifecycle.Failed(failkind.Error, "no"))
-	require.Eventually(t, func() bool { return !l.get(bad.ID).DueAt.After(l.Now()) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return !l.get(bad.ID).DueAt.After(l.Now()) }, testdb.Patience, time.Millisecond)
 	l.send(mail{}, producer.Key("good"))
 	require.Eventually(t, func() bool {
 		keys, _ := l.fetch("w", 1)
 		return len(keys) == 1 && keys[0] == "good"
-	}, time.Minute, time.Millisecond)
+	}, testdb.Patience, time.Millisecond)
 	keys, _ := l.fetch("other", 1)
 	require.Equal(t, []string{"bad"}, keys)
 }

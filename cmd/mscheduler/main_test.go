@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 // The test binary is mscheduler when this is set, so that the tests run real processes.
@@ -157,7 +159,7 @@ func busyDev(t *testing.T, args ...string) (dev *process, dir string) {
 	started := filepath.Join(dir, "started")
 	code, _, stderr := run(t, binary(t, dir, "send", "exec", "--key", "k", "--args", `{"argv":["sh","-c","touch `+started+`; exec sleep 600"]}`))
 	require.Equal(t, 0, code, stderr)
-	require.Eventually(t, func() bool { _, err := os.Stat(started); return err == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(started); return err == nil }, testdb.Patience, 10*time.Millisecond)
 	return dev, dir
 }
 

@@ -293,27 +293,42 @@ func TestFileIsMadeAndRemovedAndNeverSomebodyElses(t *testing.T) {
 
 func TestCancelledBenchSaysWhatItMeasuredUntilThen(t *testing.T) {
 	t.Parallel()
-	c := config(t, "paced") // with one process, and then with two
-	c.URI, c.Tasks, c.Rate = deployed(t), 100_000, 100
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	c.OnProgress = func(_, step string, done, _ int) {
-		if step == "sending at the pace" && done == 50 {
-			cancel()
-		}
+	for _, x := range []struct {
+		step        string
+		tasks, done int
+	}{
+		{"sending at the pace", 100_000, 50}, // nothing has ended yet on a busy machine
+		{"ending", 300, 1},
+	} {
+		t.Run(x.step, func(t *testing.T) {
+			t.Parallel()
+			c := config(t, "paced") // with one process, and then with two
+			c.URI, c.Tasks, c.Rate = deployed(t), x.tasks, 100
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c.OnProgress = func(_, step string, done, _ int) {
+				if step == x.step && done >= x.done {
+					cancel()
+				}
+			}
+			before := databases(t, c.URI)
+			var got []Result
+			err := Run(ctx, c, func(r Result) error { got = append(got, r); return nil })
+			require.ErrorIs(t, err, context.Canceled)
+			require.Len(t, got, 1)
+			require.True(t, got[0].Partial)
+			require.Equal(t, "paced/1", got[0].Scenario)
+			require.NotNil(t, got[0].RawPerSecond)
+			if x.step == "ending" {
+				require.Positive(t, got[0].Tasks)
+				require.LessOrEqual(t, got[0].Tasks, x.tasks)
+				require.NotNil(t, got[0].Latency)
+			} else {
+				require.LessOrEqual(t, got[0].Tasks, x.done)
+			}
+			require.Equal(t, before, databases(t, c.URI), "it cleans up behind itself")
+		})
 	}
-	before := databases(t, c.URI)
-	var got []Result
-	err := Run(ctx, c, func(r Result) error { got = append(got, r); return nil })
-	require.ErrorIs(t, err, context.Canceled)
-	require.Len(t, got, 1)
-	require.True(t, got[0].Partial)
-	require.Equal(t, "paced/1", got[0].Scenario)
-	require.NotNil(t, got[0].RawPerSecond)
-	require.Positive(t, got[0].Tasks)
-	require.LessOrEqual(t, got[0].Tasks, 50)
-	require.NotNil(t, got[0].Latency)
-	require.Equal(t, before, databases(t, c.URI), "it cleans up behind itself")
 }
 
 func TestProcessThatEndsByItselfIsAnError(t *testing.T) {

@@ -88,7 +88,7 @@ func (s *session) process(args []string, out, errs *lockedBuffer) Process {
 func (s *session) run(args ...string) result {
 	s.t.Helper()
 	var out, errs lockedBuffer
-	ctx, cancel := context.WithTimeout(s.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testdb.Patience)
 	defer cancel()
 	code := Run(ctx, s.process(args, &out, &errs))
 	require.NoError(s.t, ctx.Err(), "%v did not end", args)
@@ -138,7 +138,7 @@ func (s *session) start(args ...string) (out, errs *lockedBuffer, stop func() re
 			select {
 			case c := <-code:
 				r = result{s.t, c, out.String(), errs.String()}
-			case <-time.After(60 * time.Second):
+			case <-time.After(testdb.Patience):
 				s.t.Errorf("%v did not stop", args)
 			}
 		})

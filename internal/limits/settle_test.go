@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -140,7 +141,7 @@ func TestTheNextOfAKeyBeginsWhenWhatHadNoPermitHasEnded(t *testing.T) {
 	require.Len(t, held(), 1)
 	require.False(t, s.Pending().IsZero(), "it comes back to it")
 	s.end(before[0])
-	require.Eventually(t, func() bool { return len(held()) == 0 }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(held()) == 0 }, testdb.Patience, 20*time.Millisecond)
 }
 
 func TestWhatRunsLongWithoutAPermitIsLookedAtLessOften(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/rest"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 // operation is what the API's description says of one operation.
@@ -250,7 +251,7 @@ func TestTheFirstTokenClosesAServerThatWasOpen(t *testing.T) {
 	w := newWorld(t)
 	w.ok("GET", "/api/v1/tasks", "")
 	mine := w.with(access.Viewer)
-	require.Eventually(t, func() bool { return w.do("GET", "/api/v1/tasks", "").status == http.StatusUnauthorized }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.do("GET", "/api/v1/tasks", "").status == http.StatusUnauthorized }, testdb.Patience, 10*time.Millisecond)
 	mine.ok("GET", "/api/v1/tasks", "")
 }
 

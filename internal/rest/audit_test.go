@@ -146,7 +146,7 @@ func TestNothingIsChangedThatCannotBeRecorded(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, a.status, a.text)
 	w.do("POST", "/api/v1/tasks/-/mail/before/cancel", "")
 	p.Clear()
-	require.Eventually(t, func() bool { return w.do("GET", "/api/v1/tasks/-/mail/k", "").status == http.StatusNotFound }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.do("GET", "/api/v1/tasks/-/mail/k", "").status == http.StatusNotFound }, testdb.Patience, 10*time.Millisecond)
 	require.Equal(t, "New", w.ok("GET", "/api/v1/tasks/-/mail/before", "")["status"])
 	require.Len(t, w.audit(""), 1)
 
@@ -154,7 +154,7 @@ func TestNothingIsChangedThatCannotBeRecorded(t *testing.T) {
 	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k"}`)
 	require.NoError(t, w.api.AuditWritten(t.Context()))
 	p.Clear()
-	require.Eventually(t, func() bool { return w.do("GET", "/api/v1/audit", "").status == http.StatusOK }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.do("GET", "/api/v1/audit", "").status == http.StatusOK }, testdb.Patience, 10*time.Millisecond)
 	require.Equal(t, "unknown", at(w.audit("")[0], "outcome"), "its end is not known to the audit")
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/rest"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -72,7 +73,7 @@ func (w *world) until(decide func(), path, node, status string, types ...string)
 		w.pulls(types...)
 		decide()
 		return w.statuses(path)[node] == status
-	}, time.Minute, 5*time.Millisecond, "%s of %s becomes %s", node, path, status)
+	}, testdb.Patience, 5*time.Millisecond, "%s of %s becomes %s", node, path, status)
 }
 
 const diamond = `{"key": "order/7", "args": {"n": 10}, "description": "an order", "nodes": [

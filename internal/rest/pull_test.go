@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 func TestAWorkerFetchesPingsAndEndsTasks(t *testing.T) {
@@ -124,7 +126,7 @@ func TestTasksOfAWorkerThatIsGoneAreGivenBack(t *testing.T) {
 	require.Eventually(t, func() bool {
 		tasks, _ := w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "next", "types": ["mail"]}`)["tasks"].([]any)
 		return len(tasks) == 1
-	}, time.Minute, 10*time.Millisecond)
+	}, testdb.Patience, 10*time.Millisecond)
 	n, err := w.db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "lapse_count", Value: bson.D{{Key: "$gt", Value: 0}}}})
 	require.NoError(t, err)
 	require.Zero(t, n, "nobody waits for a lease to lapse")

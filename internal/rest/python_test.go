@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 // The worker of the docs, as somebody would start it.
@@ -32,7 +33,7 @@ func TestTheWorkerInPythonRunsTasks(t *testing.T) {
 		require.Eventually(t, func() bool {
 			task = admin.ok("GET", "/api/v1/tasks/-/greet/"+key+"/wait", "")
 			return task["finished_at"] != nil
-		}, 2*time.Minute, time.Millisecond)
+		}, testdb.Patience, time.Millisecond)
 		require.Equal(t, want, [2]any{task["status"], task["result"]})
 	}
 	require.Contains(t, admin.ok("GET", "/api/v1/tasks/-/greet/nobody", "")["error_info"], "KeyError('name')")

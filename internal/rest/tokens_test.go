@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 func TestAnAdminCreatesListsAndRevokesTokens(t *testing.T) {
@@ -45,7 +46,7 @@ func TestAnAdminCreatesListsAndRevokesTokens(t *testing.T) {
 	revoked := all.ok("POST", "/api/v1/tokens/"+text+"/revoke", "") // as somebody does who has found it
 	require.Equal(t, "revoked", revoked["state"])
 	require.Equal(t, revoked, all.ok("POST", "/api/v1/tokens/"+id+"/revoke", ""), "again")
-	require.Eventually(t, func() bool { return shop.do("GET", "/api/v1/tasks?tenant=shop", "").status == http.StatusUnauthorized }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return shop.do("GET", "/api/v1/tasks?tenant=shop", "").status == http.StatusUnauthorized }, testdb.Patience, 10*time.Millisecond)
 	all.fails(http.StatusNotFound, "POST", "/api/v1/tokens/0000000000000000/revoke", "")
 	require.Contains(t, all.fails(http.StatusUnprocessableEntity, "POST", "/api/v1/tokens/"+text+"./revoke", ""), "path.id") // as it ended a sentence
 	w.with(access.Viewer).fails(http.StatusForbidden, "POST", "/api/v1/tokens/"+text+"./revoke", "")
@@ -90,6 +91,6 @@ func TestATokenThatIsNotRightIsNotCreated(t *testing.T) {
 	// Over the API of a machine without tokens, the first one is made; it closes the API.
 	first := w.ok("POST", "/api/v1/tokens", `{"name": "ops", "role": "admin", "expires_at": "2100-01-01T00:00:00Z"}`)
 	require.Equal(t, "anybody", first["created_by"])
-	require.Eventually(t, func() bool { return w.do("GET", "/api/v1/tokens", "").status == http.StatusUnauthorized }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.do("GET", "/api/v1/tokens", "").status == http.StatusUnauthorized }, testdb.Patience, 10*time.Millisecond)
 	require.Len(t, w.by(first["token"].(string)).ok("GET", "/api/v1/tokens", "")["tokens"], 1)
 }

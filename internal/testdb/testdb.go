@@ -17,6 +17,10 @@ import (
 	"github.com/mscheduler/mscheduler/internal/proxy"
 )
 
+// Patience is how long a test waits for what must come. Only a broken product exceeds it, however busy the
+// machine is.
+const Patience = 2 * time.Minute
+
 var process = engine.Shared{
 	Engines:  []engine.Engine{engine.URI(), engine.Embedded(embedded.Options{})},
 	Announce: io.Discard, // it is always one of these two

@@ -69,6 +69,8 @@ var allRoutes = []routes{
 	bulkRoutes,
 	typeRoutes,
 	workerRoutes,
+	waitingRoutes,
+	accessRoutes,
 }
 
 // Serves reports whether the path of a request is one of the dashboard's.

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 var overviewRoutes = routes{"/{$}": (*visit).overview, "/find": (*visit).find}
@@ -133,8 +135,18 @@ func (v *visit) needs() ([]need, error) {
 	}{
 		{"/tasks", "tasks", "ask", "tasks wait for a decision", "/tasks?status=Pending", url.Values{"status": {"Pending"}}, nil},
 		{"/tasks", "tasks", "bad", "tasks failed for good", "/tasks?status=Failure", url.Values{"status": {"Failure"}}, nil},
+		{"/flows", "flows", "ask", "flows wait for somebody", "/waiting", url.Values{"status": {"PENDING"}}, nil},
+		{"/runs", "runs", "bad", "runs of rules failed within a day", "/runs?status=FAILED&status=TIMEOUT&status=FAILED_TIMEOUT", url.Values{"status": {"FAILED,TIMEOUT,FAILED_TIMEOUT"}, "from": {v.d.clock.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)}}, nil},
+		{"/tasks", "tasks", "bad", "deliveries of callbacks failed", "/tasks?type=mscheduler.callback&status=Failure", url.Values{"type": {"mscheduler.callback"}, "status": {"Failure"}}, nil},
+		{"/workers", "workers", "bad", "workers are dead", "/workers?state=dead", url.Values{}, func(w document) bool { return w["alive"] != true }},
 	} {
-		ask.query.Set("limit", "100")
+		if ask.path == "/workers" {
+			if v.who.Tenants != nil {
+				continue // they belong to no tenant
+			}
+		} else {
+			ask.query.Set("limit", strconv.Itoa(mostCounted))
+		}
 		doc, err := v.get(ask.path, v.ofTenant(ask.query))
 		if err != nil {
 			return nil, err

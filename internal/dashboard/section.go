@@ -24,4 +24,9 @@ var sections = []section{
 	{Name: "Tasks", Path: "/tasks", Key: "t"},
 	{Name: "Types", Path: "/types", Key: "y", All: true},
 	{Name: "Workers", Path: "/workers", Key: "w", All: true},
+	{Name: "Waiting", Path: "/waiting", Key: "a"},
+	{Name: "Events", Path: "/events", Key: "e"},
+	{Name: "Audit", Path: "/audit", Key: "u", Role: "admin"},
+	{Name: "Access", Path: "/access", Key: "c", Role: "admin", All: true},
+	{Name: "System", Path: "/system", Key: "s", All: true},
 }

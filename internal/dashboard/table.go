@@ -21,6 +21,9 @@ type tableOf struct {
 var tables = map[string]tableOf{
 	"tasks": {"/tasks", "tasks", []string{"tenant", "type", "status", "category", "creator", "worker_id", "created_after", "created_before", "history", "sort"},
 		[]string{"id", "status", "tenant", "type", "key", "category", "creator", "priority", "start_time", "attempt", "error_count", "lapse_count", "error_info", "created_at", "updated_at", "finished_at", "exec_time_ms"}},
+	"audit": {"/audit", "entries", []string{"tenant", "who", "operation", "kind", "resource", "outcome", "after", "before"},
+		[]string{"id", "at", "ended_at", "who", "name", "from", "door", "operation", "kind", "resource", "count", "tenant", "outcome", "status", "reason", "before", "after", "request"}},
+	"tokens": {"/tokens", "tokens", nil, []string{"id", "name", "role", "tenants", "state", "created_at", "created_by", "last_used_at", "expires_at", "revoked_at"}},
 }
 
 // asked is the query for a page of the list: what the page's own query says of it.

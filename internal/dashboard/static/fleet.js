@@ -24,3 +24,66 @@ document.addEventListener("submit", (event) => {
   dialog.querySelector("button.primary").disabled = none && form.dataset.fresh === undefined;
   dialog.showModal();
 }, true);
+
+// A token that was created is shown once.
+document.addEventListener("called", (event) => {
+  if (event.target.id !== "create-token") return;
+  document.getElementById("minted-text").value = event.detail.token;
+  document.getElementById("minted").hidden = false;
+  event.target.reset();
+});
+document.getElementById("minted-copy")?.addEventListener("click", () => {
+  const field = document.getElementById("minted-text");
+  field.select();
+  navigator.clipboard?.writeText(field.value).then(() => toast("Copied"), () => toast("Press Ctrl+C: the browser does not allow it"));
+});
+
+// The live list of events: the last 500 of them. While it is paused, what happens is kept, and shown later.
+const eventTable = document.getElementById("events");
+if (eventTable) {
+  const most = 500, body = eventTable.tBodies[0], state = document.getElementById("events-state"), button = document.getElementById("events-pause");
+  let paused = false, kept = [], asked = false;
+  const linkTo = (path, text) => { const a = document.createElement("a"); a.href = base + path; a.textContent = text; a.className = "id"; return a; };
+  const escaped = (id, n) => { const parts = id.split("/"); return [...parts.slice(0, n - 1), parts.slice(n - 1).join("/")].map(encodeURIComponent).join("/"); };
+  function rowOf(name, doc) {
+    const row = document.createElement("tr");
+    row.dataset.row = "";
+    const at = doc.at || doc.updated_at || doc.heartbeat_at, time = document.createElement("time");
+    if (at) { time.dateTime = at; time.textContent = at; }
+    let of = document.createTextNode(typeof doc === "string" ? doc : doc.id || doc.rule_name || "");
+    if (doc.task_id && doc.kind) of = linkTo("/tasks/" + escaped(doc.task_id, 3), doc.task_id);
+    else if (name === "worker") of = linkTo("/workers/" + encodeURIComponent(doc.id), doc.id);
+    const words = [doc.worker_id, doc.attempt && "attempt " + doc.attempt, doc.fail_kind, doc.reason, doc.progress && JSON.stringify(doc.progress), name === "worker" && doc.running !== undefined && doc.running + " of " + doc.concurrency + " slots"];
+    for (const part of [time, name, of, doc.status || "", words.filter(Boolean).join(" · ")]) row.insertCell().append(part);
+    return row;
+  }
+  function show() {
+    document.getElementById("events-none").hidden = true;
+    body.prepend(...kept.reverse().map(([name, doc]) => rowOf(name, doc)));
+    kept = [];
+    while (body.rows.length > most) body.lastElementChild.remove();
+    showTimes(body);
+  }
+  const source = new EventSource(eventTable.dataset.stream);
+  const tell = () => { state.classList.toggle("off", paused || source.readyState !== EventSource.OPEN); state.textContent = paused ? "paused, " + kept.length + " more" : source.readyState === EventSource.OPEN ? "live" : "not live"; };
+  for (const name of ["sent", "claimed", "taken_over", "progress", "parked", "released", "failed", "succeeded", "cancelling", "changed", "ended", "run", "flow", "worker", "worker_gone", "missed"]) {
+    source.addEventListener(name, (event) => {
+      let doc;
+      try { doc = JSON.parse(event.data); } catch { doc = event.data; }
+      if (name === "missed") doc = { reason: "some events were missed" };
+      kept.push([name, doc]);
+      if (kept.length > most) kept.shift();
+      if (!paused && !asked) { asked = true; setTimeout(() => { asked = false; if (!paused) show(); }, 200); }
+      tell();
+    });
+  }
+  source.onopen = source.onerror = tell;
+  button.addEventListener("click", () => {
+    paused = !paused;
+    button.setAttribute("aria-pressed", paused);
+    button.textContent = paused ? "Go on" : "Pause";
+    if (!paused && kept.length) show();
+    tell();
+  });
+  document.getElementById("events-clear").addEventListener("click", () => { body.replaceChildren(); kept = []; tell(); });
+}

@@ -1,0 +1,82 @@
+package dashboard
+
+import (
+	"net/url"
+	"time"
+)
+
+var accessRoutes = routes{"/events": (*visit).events, "/audit": (*visit).audit, "/access": (*visit).access, "/system": (*visit).system}
+
+// eventKinds are the kinds of events of tasks, in the order of a task's life.
+var eventKinds = []string{"sent", "claimed", "taken_over", "progress", "parked", "released", "failed", "succeeded", "cancelling", "changed", "ended"}
+
+// auditKinds are the kinds of things that the audit is about.
+var auditKinds = []string{"task", "type", "periodic", "plan", "flow", "stream", "run", "bulk", "pauses", "token"}
+
+// events is the page whose script listens to the API's stream: the server does nothing but make its address.
+func (v *visit) events() error {
+	q := v.ofTenant(pick(v.r.URL.Query(), "of", "tenant", "type", "key", "kind"))
+	for _, name := range []string{"of", "kind"} { // the API has one list, and the form has a value for each
+		if len(q[name]) > 1 {
+			joined := q[name][0]
+			for _, value := range q[name][1:] {
+				joined += "," + value
+			}
+			q[name] = []string{joined}
+		}
+	}
+	if q.Get("of") == "" {
+		q.Set("of", "tasks")
+	}
+	kinds := []string{"tasks", "runs", "flows"}
+	if v.who.Tenants == nil {
+		kinds = append(kinds, "workers")
+	}
+	v.render("events", page{Title: "Events", Nav: "Events", Data: document{"stream": v.d.config.Mount + base + "/api/events?" + q.Encode(), "of": kinds, "kinds": eventKinds, "query": q}})
+	return nil
+}
+
+func (v *visit) audit() error {
+	doc, err := v.rows("audit")
+	if err != nil {
+		return err
+	}
+	v.render("audit", page{Title: "Audit", Nav: "Audit", Data: document{"entries": list(doc["entries"]), "next": doc["next"], "kinds": auditKinds, "outcomes": []string{"ok", "refused", "failed", "unknown"}, "filtered": len(pick(v.r.URL.Query(), tables["audit"].filters...)) > 0}})
+	return nil
+}
+
+func (v *visit) access() error {
+	doc, err := v.rows("tokens")
+	if err != nil {
+		return err
+	}
+	v.render("access", page{Title: "Access", Nav: "Access", Data: document{"tokens": list(doc["tokens"]), "next": doc["next"]}})
+	return nil
+}
+
+// farClock is how far the clock of a server may be from that of the database until the page warns of it.
+const farClock = 5 * time.Second
+
+// system is what the API knows of itself.
+func (v *visit) system() error {
+	me, err := v.get("/me", nil)
+	if err != nil {
+		return err
+	}
+	pauses, err := v.get("/pauses", nil)
+	if err != nil {
+		return err
+	}
+	asked := v.d.clock.Now()
+	stats, err := v.get("/stats", url.Values{"window_ms": {"1000"}})
+	if err != nil {
+		return err
+	}
+	at, ok := instant(stats["at"])
+	if !ok {
+		at = asked
+	}
+	apart := asked.Sub(at).Abs()
+	v.render("system", page{Title: "System", Nav: "System", Poll: 10, Data: document{"me": me, "pauses": pauses, "stats": stats, "clock": span(apart), "far": apart > farClock}})
+	return nil
+}

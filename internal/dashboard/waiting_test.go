@@ -1,0 +1,75 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWhatWaitsForPeopleIsDecidedInItsRow(t *testing.T) {
+	w, b := newWorld(t), open(t)
+	w.seedTasks()
+	b.looks("waiting", w.url+"/ui/waiting")
+	b.visit(w.url + "/ui/waiting")
+	b.run(chromedp.SendKeys(`tbody input[name="remark"]`, "sent by hand"), chromedp.Click(`form[data-call$="/resolve"] button`), chromedp.Click("#confirm-yes"))
+	b.awaits(`document.querySelector("[data-part=waiting] .card.empty") !== null && !document.querySelector("[data-part=waiting] tbody")`)
+	task := w.call(http.MethodGet, "/tasks/-/mail/invoice-4", nil)
+	require.Equal(t, "ManuallyProcessed", task["status"])
+	require.Equal(t, "sent by hand", task["remark"])
+	b.quiet()
+}
+
+func TestEventsAreListedAsTheyHappenAndCanBePaused(t *testing.T) {
+	w, b := newWorld(t), open(t)
+	b.size(1440, 900, false)
+	b.visit(w.url + "/ui/events?type=report")
+	b.awaits(`document.querySelector("#events-state").textContent === "live"`)
+	w.call(http.MethodPost, "/tasks", map[string]any{"type": "mail", "key": "not-asked-for"})
+	w.call(http.MethodPost, "/tasks", map[string]any{"type": "report", "key": "<b>first</b>"})
+	b.awaits(`document.querySelectorAll("#events tbody tr").length === 1`)
+	require.Contains(t, b.text("#events tbody tr"), "-/report/<b>first</b>")
+	b.run(chromedp.Click("#events-pause"))
+	w.call(http.MethodPost, "/tasks/-/report/%3Cb%3Efirst%3C%2Fb%3E/cancel", map[string]any{"remark": "not needed"})
+	b.awaits(`document.querySelector("#events-state").textContent === "paused, 1 more"`)
+	b.run(chromedp.Click("#events-pause"))
+	b.awaits(`document.querySelectorAll("#events tbody tr").length === 2`)
+	require.Contains(t, b.text("#events tbody tr"), "Cancelled")
+	b.accessible()
+	b.picture("events")
+	b.looks("events-none", w.url+"/ui/events")
+}
+
+func TestTheAuditAndTheSystemAreShown(t *testing.T) {
+	w, b := newWorld(t), open(t)
+	w.seedTasks()
+	w.call(http.MethodPost, "/types/mail/pause", nil)
+	b.looks("audit", w.url+"/ui/audit")
+	require.Contains(t, b.text("tbody tr"), "pause-type")
+	b.looks("system", w.url+"/ui/system")
+	require.Contains(t, b.text(`[data-part="system"]`), "mail")
+	status, text := w.page("/download/audit.csv?operation=pause-type")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, text, "pause-type")
+	require.NotContains(t, text, "send-task")
+	b.quiet()
+}
+
+func TestATokenIsShownOnce(t *testing.T) {
+	w, b := newWorld(t), open(t)
+	b.visit(w.url + "/ui/access")
+	b.run(chromedp.Click(`[data-opens="new-token"]`), chromedp.SendKeys("#token-name", "grafana"), chromedp.SendKeys("#token-tenants", "acme\nb"), chromedp.SendKeys("#token-expires", "90d"),
+		chromedp.Click("#create-token button.primary"), chromedp.WaitVisible("#minted"))
+	var token string
+	b.run(chromedp.Value("#minted-text", &token))
+	require.NotEmpty(t, token)
+	tokens := w.call(http.MethodGet, "/tokens", nil)["tokens"].([]any)
+	require.Len(t, tokens, 1)
+	require.Equal(t, []any{"acme", "b"}, tokens[0].(map[string]any)["tenants"])
+	b.awaits(`document.querySelector("[data-part=tokens] tbody") !== null`)
+	b.looks("access", w.url+"/ui/access")
+	_, text := w.page("/access")
+	require.NotContains(t, text, token)
+	b.quiet()
+}

@@ -73,3 +73,16 @@ func TestATokenIsShownOnce(t *testing.T) {
 	require.NotContains(t, text, token)
 	b.quiet()
 }
+
+func TestATokenIsRevoked(t *testing.T) {
+	w, b := newWorld(t), open(t)
+	token := w.call(http.MethodPost, "/tokens", map[string]any{"name": "grafana", "role": "viewer"})
+	b.size(1440, 900, false)
+	b.visit(w.url + "/ui/access")
+	b.run(chromedp.Click(`form[data-call$="/revoke"] button`), chromedp.Click("#confirm-yes"))
+	b.awaits(`document.querySelector("[data-part=tokens] .badge").textContent.includes("revoked")`)
+	tokens := w.call(http.MethodGet, "/tokens", nil)["tokens"].([]any)
+	require.Equal(t, token["id"], tokens[0].(map[string]any)["id"])
+	require.Equal(t, "revoked", tokens[0].(map[string]any)["state"])
+	b.quiet()
+}

@@ -1,0 +1,28 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+func TestTheOverviewNamesDeadWorkers(t *testing.T) {
+	w := newWorld(t)
+	_, text := w.page("/")
+	require.Contains(t, text, "Nothing needs you.")
+	now, err := time.Parse(time.RFC3339, w.call(http.MethodGet, "/stats", nil)["at"].(string))
+	require.NoError(t, err)
+	_, err = w.db.Collection("workers").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "lost"}, {Key: "host", Value: "h"}, {Key: "types", Value: bson.A{"mail"}}, {Key: "heartbeat_at", Value: now.Add(-time.Hour)}})
+	require.NoError(t, err)
+	status, text := w.page("/")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, text, `href="/ui/workers?state=dead"`)
+	require.Contains(t, text, "workers are dead")
+	_, text = w.page("/workers?state=dead")
+	require.Contains(t, text, `href="/ui/workers/lost"`)
+	_, text = w.page("/workers/lost")
+	require.Contains(t, text, "Not heard of since")
+}

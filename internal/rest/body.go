@@ -46,6 +46,15 @@ func (body[T]) formType() reflect.Type { return reflect.TypeFor[T]() }
 // Schema implements [huma.SchemaProvider].
 func (body[T]) Schema(r huma.Registry) *huma.Schema { return formSchema(r, reflect.TypeFor[T]()) }
 
+// written is a form that is answered: what the same operations take as their body.
+type written[T any] struct{ form *T }
+
+// MarshalJSON implements [json.Marshaler].
+func (w written[T]) MarshalJSON() ([]byte, error) { return json.Marshal(w.form) }
+
+// Schema implements [huma.SchemaProvider].
+func (written[T]) Schema(r huma.Registry) *huma.Schema { return formSchema(r, reflect.TypeFor[T]()) }
+
 // document is a stored document of type T as package view shows it.
 type document[T any] struct{ json.RawMessage }
 

@@ -38,7 +38,23 @@ type dryRunAnswer struct {
 	}
 }
 
+type definitionAnswer struct {
+	ETag string `header:"ETag" doc:"the version of the rule"`
+	Body written[form.Rule]
+}
+
 func (s *API) addPeriodicPreviews() {
+	add(s, rule{access.Viewer, tenantOfPath}, periodicOp("get-periodic-definition", http.MethodGet, ruleAt+"/definition", "Get the definition of a periodic rule, as its storing takes it",
+		"Secrets are ***, which stands for the stored one."), func(ctx context.Context, in *struct{ RulePath }) (*definitionAnswer, error) {
+		r, err := in.rule(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		spec := periodic.SpecOf(r)
+		f := form.RuleOf(&spec)
+		f.Enabled = new(rulechange.Enabled(r))
+		return &definitionAnswer{ETag: etag(r.Version), Body: written[form.Rule]{f}}, nil
+	})
 	add(s, rule{access.Viewer, tenantOfPath}, periodicOp("preview-periodic", http.MethodGet, ruleAt+"/preview", "Preview the next ticks of a periodic rule",
 		"A disabled rule is previewed as if it were enabled."), func(ctx context.Context, in *struct {
 		RulePath

@@ -127,6 +127,22 @@ func TestTheSecretsOfARuleAreStoredButNotShown(t *testing.T) {
 	}
 }
 
+func TestTheDefinitionOfARuleIsWhatStoresItAgain(t *testing.T) {
+	w := sealed(t)
+	w.fails(http.StatusNotFound, "GET", nightly+"/definition", "")
+	w.ok("POST", periodics, `{"name": "nightly", "cron": "30 2 * * *", "timezone": "Europe/Berlin", "jitter": "90s", "enabled": true, "catch_up": {"mode": "FULL", "window": "2h"},
+		"http": {"url": "https://example.org/x", "headers": {"Authorization": "Bearer hush"}}, "options": {"timeout": "1m"}}`)
+	definition := w.do("GET", nightly+"/definition", "")
+	require.Equal(t, `"1"`, definition.header.Get("ETag"))
+	require.NotContains(t, definition.text, "hush")
+	require.Equal(t, "1m30s", definition.body["jitter"])
+	require.Equal(t, true, definition.body["enabled"])
+	require.Equal(t, "unchanged", w.ok("POST", periodics+"/preview", definition.text)["result"])
+	same := w.as("If-Match", definition.header.Get("ETag")).do("PUT", nightly, definition.text)
+	require.Equal(t, http.StatusOK, same.status, same.text)
+	require.Equal(t, `"1"`, same.header.Get("ETag"), "nothing has changed")
+}
+
 func TestRulesAreListedPageByPageAlsoWhereOneCannotBeRead(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"a", "b", "c", "d/e f"} {

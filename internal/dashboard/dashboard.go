@@ -71,6 +71,7 @@ var allRoutes = []routes{
 	workerRoutes,
 	waitingRoutes,
 	accessRoutes,
+	ruleRoutes,
 }
 
 // Serves reports whether the path of a request is one of the dashboard's.

@@ -14,6 +14,6 @@
 //	files.go      templates, and the static files with their versions
 //	format.go     how values look
 //	table.go      pages of lists; download.go writes them as files
-//	timeline.go chart.go   pictures
+//	timeline.go strip.go month.go   pictures
 //	*page.go      a page, or the pages of one kind of thing
 package dashboard

@@ -62,12 +62,12 @@ func (d *Dashboard) staticURL(name string) string {
 	return d.config.Mount + base + "/static/" + name + "?v=" + d.static[name].version
 }
 
-// pages are the templates by name: each file of templates/ that is no part of others, with the layout and the
-// components of shared.html.
+// pages are the templates by name: each file of templates/ that is no part of others, with the layout, the
+// components of shared.html, and those of *.part.html, which a few pages share.
 type pages map[string]*template.Template
 
 func (d *Dashboard) parsePages() pages {
-	shared := template.Must(template.New("").Funcs(d.funcs()).ParseFS(files, "templates/layout.html", "templates/shared.html"))
+	shared := template.Must(template.New("").Funcs(d.funcs()).ParseFS(files, "templates/layout.html", "templates/shared.html", "templates/*.part.html"))
 	out := pages{}
 	entries, err := fs.ReadDir(files, "templates")
 	if err != nil {
@@ -75,7 +75,7 @@ func (d *Dashboard) parsePages() pages {
 	}
 	for _, e := range entries {
 		name := strings.TrimSuffix(e.Name(), ".html")
-		if name == "layout" || name == "shared" {
+		if name == "layout" || name == "shared" || strings.HasSuffix(name, ".part") {
 			continue
 		}
 		out[name] = template.Must(template.Must(shared.Clone()).ParseFS(files, "templates/"+e.Name()))

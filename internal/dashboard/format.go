@@ -38,6 +38,7 @@ func (d *Dashboard) funcs() template.FuncMap {
 		"query":    withQuery,
 		"sections": sectionsOf,
 		"short":    short,
+		"isLate":   func(ms any) bool { return integer(ms) >= lateRun },
 		"add":      func(a, b int) int { return a + b },
 	}
 }
@@ -228,8 +229,9 @@ var looks = map[string][2]string{
 	"executing": {"▶", "run"}, "running": {"▶", "run"}, "parked": {"◷", "run"}, "dispatched": {"▶", "run"}, "begin": {"▶", "run"},
 	"success": {"✓", "good"}, "completed": {"✓", "good"}, "manuallyprocessed": {"✓", "off"}, "finish": {"✓", "good"}, "succeeded": {"✓", "good"}, "alive": {"✓", "good"}, "active": {"✓", "good"}, "no worker": {"!", "bad"}, "enabled": {"✓", "good"}, "ok": {"✓", "good"},
 	"failure": {"✗", "bad"}, "error": {"↻", "bad"}, "failed": {"✗", "bad"}, "dead": {"✗", "bad"}, "refused": {"✗", "bad"}, "late": {"✗", "bad"},
+	"scheduled": {"◷", "wait"}, "queued": {"◔", "wait"}, "never enabled": {"○", "wait"}, "waiting_callback": {"⇄", "run"}, "timeout": {"✗", "bad"}, "failed_timeout": {"✗", "bad"}, "plan_error": {"✗", "bad"}, "no_worker": {"!", "ask"},
 	"pending": {"!", "ask"}, "suspend": {"!", "ask"}, "paused": {"❚❚", "ask"}, "disabled": {"❚❚", "off"},
-	"cancelled": {"⊘", "off"}, "canceled": {"⊘", "off"}, "skipped": {"⊘", "off"}, "skip": {"⊘", "off"}, "revoked": {"⊘", "off"}, "expired": {"⊘", "off"}, "gone": {"⊘", "off"},
+	"cancelled": {"⊘", "off"}, "canceled": {"⊘", "off"}, "skipped": {"⊘", "off"}, "skip": {"⊘", "off"}, "revoked": {"⊘", "off"}, "expired": {"⊘", "off"}, "gone": {"⊘", "off"}, "over": {"■", "off"},
 }
 
 func stateOf(v any) look {

@@ -29,7 +29,7 @@ func (v *visit) newTask() error {
 
 func (v *visit) newRule() error {
 	return v.edit("Make a periodic rule", "Periodic", editor{
-		Call: "POST /periodics", Then: "/periodics/{id}", Label: "Make the rule", Idempotent: true, Text: "cron: 0 3 * * *\ntimezone: UTC\nenabled: true\n",
+		Call: "POST /periodics", Then: "/periodics/{living}", Label: "Make the rule", Idempotent: true, Text: "cron: 0 3 * * *\ntimezone: UTC\nenabled: true\n",
 		Fields: []field{
 			{Name: "name", Label: "Name", Required: true},
 			{Name: "cron", Label: "Cron", Help: "minute, hour, day of month, month, day of week: 0 3 * * *", Required: true},
@@ -45,7 +45,7 @@ func (v *visit) newRule() error {
 
 func (v *visit) newPlan() error {
 	return v.edit("Publish a plan", "Plans", editor{
-		Call: "POST /plans", Then: "/plans/-/{plan_id}", Label: "Publish", Idempotent: true,
+		Call: "POST /plans", Then: "/plans/{id}", Label: "Publish", Idempotent: true,
 		Fields: []field{
 			{Name: "plan_id", Label: "Plan id", Help: "generated if empty"},
 			{Name: "station", Label: "Station", Help: "the type of the tasks of its steps", Required: true},

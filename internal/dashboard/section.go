@@ -22,6 +22,7 @@ func sectionsOf(who viewer) (out []section) {
 var sections = []section{
 	{Name: "Overview", Path: "/", Key: "o"},
 	{Name: "Tasks", Path: "/tasks", Key: "t"},
+	{Name: "Periodic", Path: "/periodics", Key: "r"},
 	{Name: "Types", Path: "/types", Key: "y", All: true},
 	{Name: "Workers", Path: "/workers", Key: "w", All: true},
 	{Name: "Waiting", Path: "/waiting", Key: "a"},

@@ -1,0 +1,132 @@
+package dashboard
+
+import (
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// month is a calendar: weeks from Monday to Sunday.
+type month struct {
+	Name         string
+	Before, Next string // the months beside it, as queries have them
+	Weeks        [][]day
+	Cut          bool // there are more entries than were read
+}
+
+// day is a field of a calendar; one with number 0 is in another month.
+type day struct {
+	Number  int
+	Today   bool
+	Entries []entry
+}
+
+// entry is what happened on a day, or what is to come, of one kind.
+type entry struct {
+	Class, Shape string
+	Count        int
+	Word         string
+	First        string // the time of day of the first one
+}
+
+// monthLayout is how queries name a month.
+const monthLayout = "2006-01"
+
+// mostOfMonth bounds what a calendar reads of each list.
+const mostOfMonth = 1000
+
+// monthOf is the month that the page's query names, or else the one of now: its first instant in the zone.
+func (v *visit) monthOf(zone *time.Location) (first, now time.Time) {
+	now = v.d.clock.Now().In(zone)
+	first = time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, zone)
+	if at, err := time.ParseInLocation(monthLayout, v.r.URL.Query().Get("month"), zone); err == nil {
+		first = at
+	}
+	return first, now
+}
+
+// calendarOf is an empty calendar of the month that begins then.
+func calendarOf(first, now time.Time) *month {
+	m := &month{Name: first.Format("January 2006"), Before: first.AddDate(0, -1, 0).Format(monthLayout), Next: first.AddDate(0, 1, 0).Format(monthLayout)}
+	blank := (int(first.Weekday()) + 6) % 7 // of the first week, from Monday on
+	week := make([]day, blank, 7)
+	for at := first; at.Month() == first.Month(); at = at.AddDate(0, 0, 1) {
+		week = append(week, day{Number: at.Day(), Today: at.Format(time.DateOnly) == now.Format(time.DateOnly)})
+		if len(week) == 7 {
+			m.Weeks, week = append(m.Weeks, week), make([]day, 0, 7)
+		}
+	}
+	if len(week) > 0 {
+		m.Weeks = append(m.Weeks, append(week, make([]day, 7-len(week))...))
+	}
+	return m
+}
+
+// add counts something at a time of the month, which is in the calendar's zone.
+func (m *month) add(at time.Time, l look, word string, count int) {
+	for w := range m.Weeks {
+		for d := range m.Weeks[w] {
+			if day := &m.Weeks[w][d]; day.Number == at.Day() {
+				day.add(at, l, word, count)
+			}
+		}
+	}
+}
+
+func (d *day) add(at time.Time, l look, word string, count int) {
+	clock := at.Format("15:04")
+	for i := range d.Entries {
+		if e := &d.Entries[i]; e.Word == word {
+			e.Count += count
+			e.First = min(e.First, clock)
+			return
+		}
+	}
+	d.Entries = append(d.Entries, entry{Class: l.Class, Shape: l.Shape, Count: count, Word: word, First: clock})
+}
+
+// toCome is how a calendar shows what is to come.
+var toCome = look{Shape: "◷", Class: "wait"}
+
+// monthOfRule is the calendar of a rule's ticks: those that are over by what became of them.
+func (v *visit) monthOfRule(path string, rule document) (*month, error) {
+	zone := zoneOf(rule)
+	first, now := v.monthOf(zone)
+	end := first.AddDate(0, 1, 0)
+	m := calendarOf(first, now)
+	limit := strconv.Itoa(mostOfMonth)
+	if first.Before(now) {
+		runs, err := v.get(path+"/runs", url.Values{"from": {first.UTC().Format(time.RFC3339)}, "to": {end.UTC().Format(time.RFC3339)}, "limit": {limit}})
+		if err != nil {
+			return nil, err
+		}
+		m.Cut = text(runs["next"]) != ""
+		for _, r := range list(runs["runs"]) {
+			run := object(r)
+			if at, ok := instant(run["nominal"]); ok {
+				m.add(at.In(zone), stateOf(run["status"]), text(run["status"]), int(integer(run["ticks"])))
+			}
+		}
+	}
+	if !end.After(now) || stateOfRule(rule) != "enabled" {
+		return m, nil
+	}
+	from := later(first.Add(-time.Millisecond), now)
+	ticks, err := v.get(path+"/preview", url.Values{"from": {from.UTC().Format(time.RFC3339Nano)}, "count": {limit}})
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range list(ticks["ticks"]) {
+		tick := object(t)
+		at, ok := instant(tick["utc"])
+		if !ok || tick["fires"] != true {
+			continue
+		}
+		if !at.Before(end) {
+			break
+		}
+		m.Cut = m.Cut || i == mostOfMonth-1
+		m.add(at.In(zone), toCome, "to come", 1)
+	}
+	return m, nil
+}

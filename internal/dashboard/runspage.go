@@ -1,0 +1,69 @@
+package dashboard
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// choice is an entry of a filter.
+type choice struct{ Name, Value string }
+
+// statusChoices are the states of runs that people look for.
+var statusChoices = []choice{
+	{"any", ""}, {"failed", "FAILED,TIMEOUT,FAILED_TIMEOUT"}, {"waiting or running", "SCHEDULED,QUEUED,RUNNING,WAITING_CALLBACK"},
+	{"SUCCESS", "SUCCESS"}, {"SKIPPED", "SKIPPED"}, {"CANCELED", "CANCELED"}, {"SCHEDULED", "SCHEDULED"}, {"QUEUED", "QUEUED"}, {"RUNNING", "RUNNING"},
+	{"WAITING_CALLBACK", "WAITING_CALLBACK"}, {"FAILED", "FAILED"}, {"TIMEOUT", "TIMEOUT"}, {"FAILED_TIMEOUT", "FAILED_TIMEOUT"},
+}
+
+// lateRun is the delay from which on a run counts as late, in milliseconds.
+const lateRun = 60_000
+
+// runsQuery is the query of a page as the API understands it: browsers leave out the seconds and the zone of a time.
+func runsQuery(q url.Values) url.Values {
+	out := pick(q, "tenant", "rule_id", "status", "from", "to", "sort", "page_token")
+	for _, name := range []string{"from", "to"} {
+		for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02"} {
+			if at, err := time.Parse(layout, out.Get(name)); err == nil {
+				out.Set(name, at.Format(time.RFC3339))
+			}
+		}
+	}
+	return out
+}
+
+func (v *visit) runs() error {
+	q := runsQuery(v.r.URL.Query())
+	doc, err := v.get("/runs", tables["runs"].asked(q, perPage))
+	if err != nil {
+		return err
+	}
+	runs, late := list(doc["runs"]), v.r.URL.Query().Get("late") != ""
+	if late {
+		runs = slices.DeleteFunc(runs, func(r any) bool { return integer(object(r)["late_ms"]) < lateRun })
+	}
+	v.render("runs", page{Title: "Runs", Nav: "Periodic", Live: runsOf(q.Get("tenant")), Data: document{
+		"runs": runs, "next": doc["next"], "late": late, "all": !late && len(q) == 0, "choices": statusChoices, "ledger": q,
+	}})
+	return nil
+}
+
+func (v *visit) run() error {
+	path := "/runs" + pathOf(v.r.PathValue("tenant"), v.r.PathValue("run"))
+	run, err := v.get(path, nil)
+	if err != nil {
+		return err
+	}
+	var task document
+	if id := text(run["task_id"]); id != "" {
+		if task, err = v.get("/tasks"+idPath(id, 3), nil); unlessGone(err) != nil {
+			return err
+		}
+	}
+	waits := slices.Contains(strings.Split(statusChoices[2].Value, ","), text(run["status"]))
+	v.render("run", page{Title: "Run of " + text(run["rule"]), Nav: "Periodic", Live: runsOf(v.r.PathValue("tenant")), Poll: 5, Data: document{
+		"run": run, "path": path, "rule": "/periodics" + pathOf(v.r.PathValue("tenant"), text(run["rule"])), "task": task, "waits": waits, "late": integer(run["late_ms"]) >= lateRun,
+	}})
+	return nil
+}

@@ -166,9 +166,10 @@ func (a *app) saysWhere(f *serveFlags, addr net.Addr) {
 		at = "https://" + addr.String()
 	}
 	switch {
-	case !f.noAPI && !f.noDashboard:
-		a.say("the dashboard is at %s/ui/, and the API at %s/api/v1", at, at)
 	case !f.noAPI:
+		if !f.noDashboard {
+			a.say("the dashboard is at %s/ui/", at)
+		}
 		a.say("the API is at %s/api/v1; its description: /api/v1/openapi.json", at)
 	case !f.noCallbacks:
 		a.say("completions are accepted at %s%s{token}", at, periodic.CompletionPath)

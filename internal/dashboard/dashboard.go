@@ -72,6 +72,8 @@ var allRoutes = []routes{
 	waitingRoutes,
 	accessRoutes,
 	ruleRoutes,
+	flowRoutes,
+	streamRoutes,
 }
 
 // Serves reports whether the path of a request is one of the dashboard's.

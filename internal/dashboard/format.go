@@ -223,21 +223,23 @@ type look struct {
 	Class string
 }
 
-// looks of statuses of tasks, runs, flows, nodes and plans.
+// looks of statuses of tasks, runs, flows, nodes and plans. ERROR is the end of a node; a task in Error is tried again.
 var looks = map[string][2]string{
 	"new": {"○", "wait"}, "init": {"○", "wait"}, "wait": {"○", "wait"}, "pub": {"○", "wait"}, "ready": {"◔", "wait"}, "delayed": {"◷", "wait"},
 	"executing": {"▶", "run"}, "running": {"▶", "run"}, "parked": {"◷", "run"}, "dispatched": {"▶", "run"}, "begin": {"▶", "run"},
-	"success": {"✓", "good"}, "completed": {"✓", "good"}, "manuallyprocessed": {"✓", "off"}, "finish": {"✓", "good"}, "succeeded": {"✓", "good"}, "alive": {"✓", "good"}, "active": {"✓", "good"}, "no worker": {"!", "bad"}, "enabled": {"✓", "good"}, "ok": {"✓", "good"},
-	"failure": {"✗", "bad"}, "error": {"↻", "bad"}, "failed": {"✗", "bad"}, "dead": {"✗", "bad"}, "refused": {"✗", "bad"}, "late": {"✗", "bad"},
+	"success": {"✓", "good"}, "completed": {"✓", "good"}, "manuallyprocessed": {"✓", "off"}, "finish": {"✓", "good"}, "succeeded": {"✓", "good"}, "open": {"✓", "good"}, "alive": {"✓", "good"}, "active": {"✓", "good"}, "no worker": {"!", "bad"}, "enabled": {"✓", "good"}, "ok": {"✓", "good"},
+	"failure": {"✗", "bad"}, "error": {"↻", "bad"}, "failed": {"✗", "bad"}, "dead": {"✗", "bad"}, "refused": {"✗", "bad"}, "late": {"✗", "bad"}, "ERROR": {"✗", "bad"},
 	"scheduled": {"◷", "wait"}, "queued": {"◔", "wait"}, "never enabled": {"○", "wait"}, "waiting_callback": {"⇄", "run"}, "timeout": {"✗", "bad"}, "failed_timeout": {"✗", "bad"}, "plan_error": {"✗", "bad"}, "no_worker": {"!", "ask"},
-	"pending": {"!", "ask"}, "suspend": {"!", "ask"}, "paused": {"❚❚", "ask"}, "disabled": {"❚❚", "off"},
-	"cancelled": {"⊘", "off"}, "canceled": {"⊘", "off"}, "skipped": {"⊘", "off"}, "skip": {"⊘", "off"}, "revoked": {"⊘", "off"}, "expired": {"⊘", "off"}, "gone": {"⊘", "off"}, "over": {"■", "off"},
+	"pending": {"!", "ask"}, "suspend": {"!", "ask"}, "suspended": {"!", "ask"}, "paused": {"❚❚", "ask"}, "disabled": {"❚❚", "off"},
+	"cancelled": {"⊘", "off"}, "canceled": {"⊘", "off"}, "closed": {"⊘", "off"}, "skipped": {"⊘", "off"}, "skip": {"⊘", "off"}, "revoked": {"⊘", "off"}, "expired": {"⊘", "off"}, "gone": {"⊘", "off"}, "over": {"■", "off"},
 }
 
 func stateOf(v any) look {
 	word := text(v)
-	if l, ok := looks[strings.ToLower(word)]; ok {
-		return look{Word: word, Shape: l[0], Class: l[1]}
+	for _, known := range []string{word, strings.ToLower(word)} {
+		if l, ok := looks[known]; ok {
+			return look{Word: word, Shape: l[0], Class: l[1]}
+		}
 	}
 	return look{Word: word, Shape: "•", Class: "off"}
 }

@@ -26,6 +26,10 @@ var tables = map[string]tableOf{
 	"tokens": {"/tokens", "tokens", nil, []string{"id", "name", "role", "tenants", "state", "created_at", "created_by", "last_used_at", "expires_at", "revoked_at"}},
 	"runs": {"/runs", "runs", []string{"tenant", "rule_id", "status", "from", "to", "sort"},
 		[]string{"id", "rule", "tenant", "nominal", "last_nominal", "ticks", "status", "reason", "error_info", "attempt", "manual", "late_ms", "started_at", "executed_at", "ended_at", "task_id"}},
+	"flows": {"/flows", "flows", []string{"tenant", "status", "sort"},
+		[]string{"id", "status", "tenant", "key", "creator", "description", "reason", "counts", "parent", "created_at", "updated_at", "ended_at"}},
+	"streams": {"/streams", "streams", []string{"all"},
+		[]string{"stream", "status", "closed", "init", "wait", "node", "node_status", "since", "reason"}},
 }
 
 // asked is the query for a page of the list: what the page's own query says of it.

@@ -34,15 +34,15 @@ const (
 )
 
 // marks are the shapes of the statuses, each in a square of 12. With the word they carry the status
-// without its colour.
+// without its colour. A style sheet sees lines and areas by their classes.
 var marks = map[graph.NodeStatus]string{
-	graph.NodeWait:    `<circle cx="6" cy="6" r="4.5" fill="none" stroke="#444" stroke-width="1.5"/>`,
-	graph.NodeReady:   `<circle cx="6" cy="6" r="5" fill="#1f5fbf"/>`,
-	graph.NodeRunning: `<path d="M2 1 L11 6 L2 11 Z" fill="#0b3d91"/>`,
-	graph.NodePending: `<path d="M6 0 L12 6 L6 12 L0 6 Z" fill="#7a4d00"/>`,
-	graph.NodeSuccess: `<path d="M1 6.5 L4.5 10 L11 2" fill="none" stroke="#1d6b1d" stroke-width="2.2"/>`,
-	graph.NodeError:   `<path d="M2 2 L10 10 M10 2 L2 10" fill="none" stroke="#a11212" stroke-width="2.4"/>`,
-	graph.NodeSkipped: `<path d="M1 6 L11 6" fill="none" stroke="#444" stroke-width="2"/>`,
+	graph.NodeWait:    `<circle class="line" cx="6" cy="6" r="4.5" fill="none" stroke="#444" stroke-width="1.5"/>`,
+	graph.NodeReady:   `<circle class="area" cx="6" cy="6" r="5" fill="#1f5fbf"/>`,
+	graph.NodeRunning: `<path class="area" d="M2 1 L11 6 L2 11 Z" fill="#0b3d91"/>`,
+	graph.NodePending: `<path class="area" d="M6 0 L12 6 L6 12 L0 6 Z" fill="#7a4d00"/>`,
+	graph.NodeSuccess: `<path class="line" d="M1 6.5 L4.5 10 L11 2" fill="none" stroke="#1d6b1d" stroke-width="2.2"/>`,
+	graph.NodeError:   `<path class="line" d="M2 2 L10 10 M10 2 L2 10" fill="none" stroke="#a11212" stroke-width="2.4"/>`,
+	graph.NodeSkipped: `<path class="line" d="M1 6 L11 6" fill="none" stroke="#444" stroke-width="2"/>`,
 }
 
 // borders are those of the statuses that are not thin lines.
@@ -56,7 +56,8 @@ var borders = map[graph.NodeStatus]string{
 
 // SVG draws the flow as a picture: a box for each node, with its status, and the time and the reason
 // of the status. The picture has no scripts and no external references. Layers go down, or to the
-// right if the picture would become too wide.
+// right if the picture would become too wide. A page that holds the picture can colour it by the classes of
+// its parts, and knows each node by its data-node.
 func SVG(p Picture) string {
 	d := &svg{Picture: p, placed: arrange(p.Nodes)}
 	d.measure()
@@ -127,16 +128,16 @@ func (d *svg) place(layer int, across float64) (x, y float64) {
 func (d *svg) printf(format string, args ...any) { fmt.Fprintf(d.out, format, args...) }
 
 func (d *svg) head() {
-	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="12">`+"\n",
+	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" class="flow" role="img" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="12">`+"\n",
 		d.width, d.height, d.width, d.height)
 	d.printf("<title>%s</title>\n", escaped(d.Title))
-	d.printf(`<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0.5 L8 4 L0 7.5 Z" fill="#555"/></marker></defs>` + "\n")
-	d.printf(`<rect width="100%%" height="100%%" fill="#fff"/>` + "\n")
-	d.printf(`<text x="%.0f" y="%.0f" font-size="16" font-weight="bold">%s</text>`+"\n", margin, margin+14, escaped(d.Title))
-	d.printf(`<text x="%.0f" y="%.0f" fill="#444" font-size="11">%s</text>`+"\n", margin, margin+33, escaped(d.Subtitle))
+	d.printf(`<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path class="tip" d="M0 0.5 L8 4 L0 7.5 Z" fill="#555"/></marker></defs>` + "\n")
+	d.printf(`<rect class="ground" width="100%%" height="100%%" fill="#fff"/>` + "\n")
+	d.printf(`<text class="head" x="%.0f" y="%.0f" font-size="16" font-weight="bold">%s</text>`+"\n", margin, margin+14, escaped(d.Title))
+	d.printf(`<text class="head" x="%.0f" y="%.0f" fill="#444" font-size="11">%s</text>`+"\n", margin, margin+33, escaped(d.Subtitle))
 	x := margin
 	for _, e := range d.legend() {
-		d.printf(`<g transform="translate(%.1f %.1f)">%s</g><text x="%.1f" y="%.0f" font-size="11">%s</text>`+"\n", x, margin+45, marks[e.status], x+17, margin+55, e.text)
+		d.printf(`<g class="%s" transform="translate(%.1f %.1f)">%s</g><text x="%.1f" y="%.0f" font-size="11">%s</text>`+"\n", class(e.status), x, margin+45, marks[e.status], x+17, margin+55, e.text)
 		x += e.width
 	}
 }
@@ -202,9 +203,9 @@ func (d *svg) edge(e *bends) {
 	if e.conditional {
 		style = ` stroke-dasharray="6 3"`
 	}
-	d.printf(`<path d="%s" fill="none" stroke="#555" stroke-opacity="0.75"%s marker-end="url(#tip)"/>`+"\n", path.String(), style)
+	d.printf(`<path class="edge" d="%s" fill="none" stroke="#555" stroke-opacity="0.75"%s marker-end="url(#tip)"/>`+"\n", path.String(), style)
 	if e.conditional {
-		d.printf(`<text x="%.1f" y="%.1f" font-size="10" fill="#333" text-anchor="middle" stroke="#fff" stroke-width="3" paint-order="stroke">when</text>`+"\n",
+		d.printf(`<text class="when" x="%.1f" y="%.1f" font-size="10" fill="#333" text-anchor="middle" stroke="#fff" stroke-width="3" paint-order="stroke">when</text>`+"\n",
 			(lastX+ex)/2, (lastY+ey)/2+3)
 	}
 }
@@ -234,7 +235,7 @@ func (d *svg) box(i int) {
 	if d.Reasons[i] != "" {
 		about += ": " + d.Reasons[i]
 	}
-	d.printf(`<g transform="translate(%.1f %.1f)"><title>%s</title>`, x, y, escaped(about))
+	d.printf(`<g class="node %s" data-node="%s" transform="translate(%.1f %.1f)"><title>%s</title>`, class(status), escaped(v.ID), x, y, escaped(about))
 	d.printf(`<rect width="%.1f" height="%.1f" rx="6" fill="%s" stroke="#444"%s/>`, d.boxW, d.boxH, fill, borders[status])
 	d.printf(`<text x="8" y="18" font-weight="bold">%s</text>`, escaped(short(label(v), d.chars)))
 	d.printf(`<g transform="translate(8 25)">%s</g>`, marks[status])
@@ -244,6 +245,9 @@ func (d *svg) box(i int) {
 	}
 	d.printf("</g>\n")
 }
+
+// class is that of a status.
+func class(s graph.NodeStatus) string { return "is-" + strings.ToLower(string(s)) }
 
 // label names a node, and says what it does if it has no task.
 func label(v *graph.Vertex) string {

@@ -66,6 +66,7 @@ type Node struct {
 	Wait      string           `json:"wait,omitempty" doc:"how long it waits, or until when"`
 	Ask       *graph.Ask       `json:"ask,omitempty" doc:"what it asks a person"`
 	TaskID    string           `json:"task_id,omitempty"`
+	Position  int64            `json:"position,omitempty" doc:"of a node of a stream: its number in the chain, from 1 on"`
 	After     []string         `json:"after,omitempty"`
 	Join      graph.Strategy   `json:"join,omitempty"`
 	OnFailure graph.Policy     `json:"on_failure,omitempty"`
@@ -87,6 +88,9 @@ func NodesOf(doc *graph.Flow, states []flow.NodeView) []Node {
 			Node: v.ID, Type: v.Type, Wait: waits(v), Ask: v.Ask, TaskID: n.TaskID, After: n.After, Join: v.Join, OnFailure: v.OnFailure,
 			Status: n.Status, Since: Time(n.At), At: n.At, Reason: n.Reason, Error: n.ErrorInfo, Life: n.Life,
 		}
+		if doc.Kind == graph.KindStream {
+			out[i].Position = n.Position
+		}
 		if n.Output.Type != 0 {
 			out[i].Output = codec.ValueJSON(n.Output)
 		}
@@ -106,7 +110,7 @@ func byPlace(doc *graph.Flow, states []flow.NodeView) []flow.NodeView {
 		is, there := known[doc.Nodes[i].ID]
 		if !there {
 			st := &doc.States[i]
-			is.Node = graph.Node{Node: doc.Nodes[i].ID, TaskID: flowspec.TaskID(doc, i), Status: st.Status, Reason: st.Reason, Life: st.Life, At: st.At}
+			is.Node = graph.Node{Node: doc.Nodes[i].ID, TaskID: flowspec.TaskID(doc, i), Position: int64(doc.Trimmed + i + 1), Status: st.Status, Reason: st.Reason, Life: st.Life, At: st.At}
 		}
 		out[i] = is
 	}

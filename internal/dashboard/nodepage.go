@@ -1,0 +1,72 @@
+package dashboard
+
+import (
+	"net/url"
+	"slices"
+)
+
+// graphOf is a flow, or a stream, whose node a page shows.
+type graphOf struct {
+	path string // of it, in the API and of its page
+	name string
+	nav  string
+	live url.Values
+	doc  document
+	// chain says that it is a stream: its nodes run one after the other, and only a PENDING one runs again.
+	chain bool
+}
+
+// node shows one of the nodes of a flow or a stream.
+func (v *visit) node(g *graphOf, nodes []any, id string) error {
+	at := slices.IndexFunc(nodes, func(n any) bool { return text(object(n)["node"]) == id })
+	node := document{"node": id}
+	if at >= 0 {
+		node = object(nodes[at])
+	}
+	path := g.path + "/nodes" + pathOf(id)
+	why, err := v.get(path+"/explain", nil)
+	if err != nil {
+		return err
+	}
+	status := text(node["status"])
+	before, behind := aroundOf(nodes, at)
+	asks := status == pending
+	v.render("node", page{Title: g.name + " " + id, Nav: g.nav, Live: g.live, Poll: pollTasks, Data: document{
+		"node": node, "why": why, "path": path, "of": g.path, "name": g.name, "chain": g.chain,
+		"before": before, "next": behind.next, "behind": behind.all,
+		"resolve": asks, "retry": asks || slices.Contains(final, status) && !g.chain, "ask": object(node["ask"]),
+	}})
+	return nil
+}
+
+// behindOf are the nodes that come after a node.
+type behindOf struct {
+	next []any // with their states: those that it leads to
+	all  int   // how many there are, however far
+}
+
+// aroundOf finds the parents of a node, and what is behind it. Each node of the list comes after its parents.
+func aroundOf(nodes []any, at int) (before []any, behind behindOf) {
+	if at < 0 {
+		return nil, behind
+	}
+	self := text(object(nodes[at])["node"])
+	parents := texts(object(nodes[at])["after"])
+	reached := map[string]bool{self: true}
+	for i, n := range nodes {
+		n := object(n)
+		id, after := text(n["node"]), texts(n["after"])
+		if i < at && slices.Contains(parents, id) {
+			before = append(before, n)
+		}
+		if i <= at || !slices.ContainsFunc(after, func(p string) bool { return reached[p] }) {
+			continue
+		}
+		reached[id] = true
+		behind.all++
+		if slices.Contains(after, self) {
+			behind.next = append(behind.next, n)
+		}
+	}
+	return before, behind
+}

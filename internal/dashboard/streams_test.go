@@ -1,0 +1,45 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheStreamPagesLookRightAndTheirActionsWork(t *testing.T) {
+	w, b := newWorld(t), open(t)
+	b.visit(w.url + "/ui/streams?all=true")
+	require.Contains(t, b.text("[data-part=streams]"), "There are none yet")
+	w.work()
+	w.engine()
+	fails := node("tell", "mail")
+	fails["options"] = map[string]any{"retry": map[string]any{"strategy": "none"}}
+	const page, stream = "/ui/streams/orders/17%2Fa", "/streams/orders/17%2Fa"
+	w.call(http.MethodPost, stream+"/nodes", map[string]any{"nodes": []any{node("pay", "report"), fails, node("pack", "report"), node("ship", "report")}})
+	w.call(http.MethodPost, "/streams/orders/18/nodes", map[string]any{"nodes": []any{node("pay", "report"), node("look", "crawl"), node("end", "report")}})
+	w.awaitNode(stream, "tell", "PENDING")
+	w.awaitNode("/streams/orders/18", "look", "RUNNING")
+	b.looks("streams", w.url+"/ui/streams")
+	b.looks("stream", w.url+page)
+
+	b.visit(w.url + page + "?node=tell")
+	b.run(chromedp.Click("form[data-call$=retry] button"), chromedp.WaitVisible("#confirm-yes"), chromedp.Click("#confirm-yes"))
+	w.await(stream+"/nodes", func(doc map[string]any) bool {
+		nodes, _ := doc["nodes"].([]any)
+		tell, _ := nodes[1].(map[string]any)
+		return tell["life"] == 1.0 && tell["status"] == "PENDING"
+	})
+	b.visit(w.url + page + "?node=tell")
+	b.run(chromedp.Click("[data-opens=resolve]"), chromedp.SendKeys("#resolve-remark", "told them by phone"), chromedp.Click("#resolve button.primary"))
+	w.awaitNode(stream, "ship", "SUCCESS")
+
+	b.visit(w.url + "/ui/streams/orders/18")
+	b.run(chromedp.Click("[data-opens=cancel]"), chromedp.SendKeys("#cancel-remark", "the shop is closed"), chromedp.Click("#cancel button.danger"))
+	w.await("/streams/orders/18", func(doc map[string]any) bool { return doc["closed"] == true })
+	b.awaits(`document.querySelector("[data-part=head] .badge").textContent.includes("closed")`)
+	b.run(chromedp.Click("form[data-call$=open] button"))
+	w.await("/streams/orders/18", func(doc map[string]any) bool { return doc["closed"] == false })
+	b.quiet()
+}

@@ -125,7 +125,7 @@ func isList(field string) bool {
 func every(field string) int {
 	first, step, has := strings.Cut(field, "/")
 	switch n, err := strconv.Atoi(step); {
-	case first != "*" && first != "?" && !(has && first == "0"):
+	case first != "*" && first != "?" && (!has || first != "0"):
 		return 0
 	case !has:
 		return 1

@@ -26,7 +26,16 @@ func (w *world) visitor() *visitor {
 	return &visitor{w.t, w.url + "/ui", &http.Client{Jar: jar}}
 }
 
-func (v *visitor) send(method, path, body string, header ...string) (*http.Response, string) {
+// got is an answer.
+type got struct {
+	StatusCode int
+	Header     http.Header
+	At         *url.URL       // the page, after redirects
+	Location   string         // where it leads, if redirects are not followed
+	Set        []*http.Cookie // by the redirect to the page
+}
+
+func (v *visitor) send(method, path, body string, header ...string) (got, string) {
 	v.t.Helper()
 	r, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, strings.NewReader(body))
 	require.NoError(v.t, err)
@@ -35,13 +44,17 @@ func (v *visitor) send(method, path, body string, header ...string) (*http.Respo
 	}
 	res, err := v.client.Do(r)
 	require.NoError(v.t, err)
-	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
 	require.NoError(v.t, err)
-	return res, string(text)
+	require.NoError(v.t, res.Body.Close())
+	out := got{StatusCode: res.StatusCode, Header: res.Header, At: res.Request.URL, Location: res.Header.Get("Location")}
+	if before := res.Request.Response; before != nil {
+		out.Set = before.Cookies()
+	}
+	return out, string(text)
 }
 
-func (v *visitor) signIn(token, to string) (*http.Response, string) {
+func (v *visitor) signIn(token, to string) (got, string) {
 	v.t.Helper()
 	return v.send(http.MethodPost, "/sign-in", url.Values{"token": {token}, "to": {to}}.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 }
@@ -69,28 +82,28 @@ func TestWhoHasNoTokenSignsInAndComesBackToThePage(t *testing.T) {
 	v := w.closed().visitor()
 
 	res, text := v.send(http.MethodGet, "/tasks?type=mail", "")
-	require.Equal(t, "/ui/sign-in", res.Request.URL.Path)
-	require.Equal(t, "/ui/tasks?type=mail", res.Request.URL.Query().Get("to"))
+	require.Equal(t, "/ui/sign-in", res.At.Path)
+	require.Equal(t, "/ui/tasks?type=mail", res.At.Query().Get("to"))
 	require.NotContains(t, text, "-/mail/a", "what is not for strangers")
 
 	res, text = v.signIn("ms_wrong_wrong", "/ui/tasks?type=mail")
 	require.Equal(t, http.StatusUnauthorized, res.StatusCode)
 	require.Contains(t, text, "The token is not valid")
-	require.Empty(t, res.Cookies())
+	require.Empty(t, res.Header.Values("Set-Cookie"))
 
 	res, text = v.signIn(viewer, "/ui/tasks?type=mail")
-	require.Equal(t, "/ui/tasks", res.Request.URL.Path)
+	require.Equal(t, "/ui/tasks", res.At.Path)
 	require.Contains(t, text, "-/mail/a")
 
-	set := res.Request.Response.Cookies()[0] // of the redirect
+	set := res.Set[0]
 	require.True(t, set.HttpOnly)
 	require.Equal(t, http.SameSiteStrictMode, set.SameSite)
 	require.Equal(t, "/ui/", set.Path)
 
 	res, _ = v.send(http.MethodPost, "/sign-out", "")
-	require.Equal(t, "/ui/sign-in", res.Request.URL.Path)
+	require.Equal(t, "/ui/sign-in", res.At.Path)
 	res, _ = v.send(http.MethodGet, "/tasks", "")
-	require.Equal(t, "/ui/sign-in", res.Request.URL.Path)
+	require.Equal(t, "/ui/sign-in", res.At.Path)
 }
 
 func TestSignInLeadsToPagesOfTheDashboardOnly(t *testing.T) {
@@ -101,9 +114,9 @@ func TestSignInLeadsToPagesOfTheDashboardOnly(t *testing.T) {
 		v.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		res, _ := v.signIn(token, to)
 		require.Equal(t, http.StatusSeeOther, res.StatusCode, to)
-		at, err := res.Location()
+		at, err := url.Parse(res.Location)
 		require.NoError(t, err)
-		require.Equal(t, strings.TrimPrefix(w.url, "http://"), at.Host, to)
+		require.Empty(t, at.Host, to)
 		require.True(t, strings.HasPrefix(at.Path, "/ui/"), "%s leads to %s", to, at)
 	}
 }

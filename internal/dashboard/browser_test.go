@@ -21,6 +21,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 // browser is a tab of headless Chromium. A test that has one fails if a page tells an error on the console or asks for
@@ -97,7 +99,9 @@ func (b *browser) hear(event any) {
 // run does something in the tab.
 func (b *browser) run(actions ...chromedp.Action) {
 	b.t.Helper()
-	require.NoError(b.t, chromedp.Run(b.ctx, actions...))
+	ctx, cancel := context.WithTimeout(b.ctx, testdb.Patience) // such as for an element that never comes
+	defer cancel()
+	require.NoError(b.t, chromedp.Run(ctx, actions...))
 }
 
 // visit goes to a page and waits until its script has run.
@@ -147,7 +151,7 @@ func (b *browser) text(selector string) (text string) {
 // awaits waits until an expression of JavaScript is true. The page may be on its way to another one meanwhile.
 func (b *browser) awaits(expression string) {
 	b.t.Helper()
-	for deadline := time.After(2 * time.Minute); ; {
+	for deadline := time.After(testdb.Patience); ; {
 		var is bool
 		if chromedp.Run(b.ctx, chromedp.Evaluate("!!("+expression+")", &is)) == nil && is {
 			return

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -151,6 +150,3 @@ func (d *Dashboard) forward(w http.ResponseWriter, r *http.Request) {
 	}
 	d.config.API.ServeHTTP(w, inner)
 }
-
-// errSignedOut ends what goes on for a viewer whose token is not valid any more.
-var errSignedOut = errors.New("signed out")

@@ -74,6 +74,7 @@ var allRoutes = []routes{
 	ruleRoutes,
 	flowRoutes,
 	streamRoutes,
+	planRoutes,
 }
 
 // Serves reports whether the path of a request is one of the dashboard's.

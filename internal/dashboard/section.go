@@ -24,6 +24,7 @@ var sections = []section{
 	{Name: "Tasks", Path: "/tasks", Key: "t"},
 	{Name: "Periodic", Path: "/periodics", Key: "r"},
 	{Name: "Flows", Path: "/flows", Key: "f"},
+	{Name: "Plans", Path: "/plans", Key: "p"},
 	{Name: "Types", Path: "/types", Key: "y", All: true},
 	{Name: "Workers", Path: "/workers", Key: "w", All: true},
 	{Name: "Waiting", Path: "/waiting", Key: "a"},

@@ -24,6 +24,8 @@ var tables = map[string]tableOf{
 	"audit": {"/audit", "entries", []string{"tenant", "who", "operation", "kind", "resource", "outcome", "after", "before"},
 		[]string{"id", "at", "ended_at", "who", "name", "from", "door", "operation", "kind", "resource", "count", "tenant", "outcome", "status", "reason", "before", "after", "request"}},
 	"tokens": {"/tokens", "tokens", nil, []string{"id", "name", "role", "tenants", "state", "created_at", "created_by", "last_used_at", "expires_at", "revoked_at"}},
+	"plans": {"/plans", "plans", []string{"tenant", "station", "status", "over", "sort"},
+		[]string{"id", "status", "station", "caller", "description", "plan_type", "plan_value", "plan_repet", "step", "plan_time", "real_repet", "skipped", "last_state", "reason", "created_at", "updated_at", "ended_at"}},
 	"runs": {"/runs", "runs", []string{"tenant", "rule_id", "status", "from", "to", "sort"},
 		[]string{"id", "rule", "tenant", "nominal", "last_nominal", "ticks", "status", "reason", "error_info", "attempt", "manual", "late_ms", "started_at", "executed_at", "ended_at", "task_id"}},
 	"flows": {"/flows", "flows", []string{"tenant", "status", "sort"},

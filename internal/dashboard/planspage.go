@@ -1,0 +1,143 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+var planRoutes = routes{"/plans": (*visit).plans, "/plans/{tenant}/{plan_id}": (*visit).plan}
+
+// planStatuses are those that a plan may have.
+var planStatuses = []string{"RUNNING", "ERROR", "FINISH", "CANCELLED"}
+
+// stepsToCome is how many steps the list of a plan's page shows.
+const stepsToCome = 20
+
+// planRow is a plan as the list shows it.
+type planRow struct {
+	Plan  document
+	Path  string
+	Words string
+}
+
+func (v *visit) plans() error {
+	q := v.r.URL.Query()
+	doc, err := v.rows("plans")
+	if err != nil {
+		return err
+	}
+	var rows []planRow
+	for _, p := range list(doc["plans"]) {
+		plan := object(p)
+		rows = append(rows, planRow{plan, "/plans" + idPath(text(plan["id"]), 2), repetitionOf(plan)})
+	}
+	filtered := len(pick(q, "tenant", "station", "status", "over")) > 0
+	v.render("plans", page{Title: "Plans", Nav: "Plans", Poll: 5, Data: document{
+		"rows": rows, "next": doc["next"], "unreadable": list(doc["unreadable"]), "statuses": planStatuses, "all": !filtered,
+	}})
+	return nil
+}
+
+func (v *visit) plan() error {
+	path := "/plans" + pathOf(v.r.PathValue("tenant"), v.r.PathValue("plan_id"))
+	plan, err := v.get(path, nil)
+	if err != nil {
+		return err
+	}
+	results, err := v.get(path+"/results", url.Values{"limit": {strconv.Itoa(perPage)}, "page_token": v.r.URL.Query()["page_token"]})
+	if err != nil {
+		return err
+	}
+	month, times, err := v.monthOfPlan(path, plan)
+	if err != nil {
+		return err
+	}
+	status := text(plan["status"])
+	v.render("plan", page{Title: text(plan["plan_id"]), Nav: "Plans", Live: url.Values{"tenant": {tenantOf(plan)}, "type": {text(plan["station"])}}, Poll: 5, Data: document{
+		"plan": plan, "path": path, "words": repetitionOf(plan), "results": list(results["results"]), "next": results["next"],
+		"times": times[:min(len(times), stepsToCome)], "month": month, "over": status == "FINISH" || status == "CANCELLED",
+	}})
+	return nil
+}
+
+// monthOfPlan is the calendar of a plan's steps: those that are over by their results, and those to come by the preview,
+// which it returns, too.
+func (v *visit) monthOfPlan(path string, plan document) (*month, []any, error) {
+	zone := zoneOf(plan)
+	first, now := v.monthOf(zone)
+	m := calendarOf(first, now)
+	in := func(at time.Time) bool { return !at.Before(first) && at.Before(first.AddDate(0, 1, 0)) }
+	limit := url.Values{"limit": {strconv.Itoa(mostOfMonth)}}
+	results, err := v.get(path+"/results", limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range list(results["results"]) {
+		result := object(r)
+		if at, ok := instant(result["plan_time"]); ok && in(at) {
+			m.add(at.In(zone), stateOf(result["state"]), text(result["state"]), 1)
+		}
+	}
+	preview, err := v.get(path+"/preview", url.Values{"count": {strconv.Itoa(mostOfMonth)}})
+	if err != nil {
+		return nil, nil, err
+	}
+	times := list(preview["times"])
+	var last time.Time
+	for _, t := range times {
+		if at, ok := instant(object(t)["utc"]); ok {
+			if last = at; in(at) {
+				m.add(at.In(zone), toCome, "to come", 1)
+			}
+		}
+	}
+	m.Cut = text(results["next"]) != "" || len(times) == mostOfMonth && last.Before(first.AddDate(0, 1, 0))
+	return m, times, nil
+}
+
+// repetitionOf says how a plan repeats: every 2 days, 10 times; every week on Monday at 09:00, without end.
+func repetitionOf(plan document) string {
+	value, unit := integer(plan["plan_value"]), text(plan["plan_type"])
+	start, _ := instant(plan["start"])
+	clock := start.In(zoneOf(plan)).Format("15:04")
+	words := "every " + unit
+	switch unit {
+	case "none":
+		return "once, at once"
+	case "time":
+		return "once, at its time"
+	case "week":
+		words = "every week on " + time.Weekday(value%7).String() + " at " + clock
+	case "month":
+		words = "every month on " + dayOfMonth(value) + " at " + clock
+	default:
+		if value != 1 {
+			words = fmt.Sprintf("every %d %ss", value, unit)
+		}
+		if unit == "day" {
+			words += " at " + clock
+		}
+	}
+	switch n := integer(plan["plan_repet"]); {
+	case n < 0:
+		return words + ", without end"
+	case n == 1:
+		return words + ", once"
+	default:
+		return words + ", " + number(n) + " times"
+	}
+}
+
+// dayOfMonth is the day of a monthly plan.
+func dayOfMonth(value int64) string {
+	switch {
+	case value > 0:
+		return fmt.Sprintf("day %d", value)
+	case value == 0:
+		return "the last day"
+	default:
+		return fmt.Sprintf("the day %d days before the last", -value)
+	}
+}

@@ -63,7 +63,7 @@ func open(t *testing.T) *browser {
 	b.ctx, end = chromedp.NewContext(allocator)
 	t.Cleanup(end)
 	chromedp.ListenTarget(b.ctx, b.hear)
-	b.run(network.Enable(), log.Enable(), runtime.Enable())
+	require.NoError(t, chromedp.Run(b.ctx, network.Enable(), log.Enable(), runtime.Enable())) // the browser lives as long as this context
 	return b
 }
 

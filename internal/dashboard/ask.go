@@ -78,10 +78,9 @@ func (d *Dashboard) toAPI(ctx context.Context, from *http.Request, method, path 
 // get asks an operation of the API for a document. The parts of a path that are not constant are escaped by
 // [pathOf].
 func (v *visit) get(path string, query url.Values) (document, error) {
-	out := &answer{header: http.Header{}}
-	v.d.config.API.ServeHTTP(out, v.d.toAPI(v.r.Context(), v.r, http.MethodGet, path, query))
-	if out.status != http.StatusOK {
-		return nil, refusal(out)
+	out, err := v.ask(path, query)
+	if err != nil {
+		return nil, err
 	}
 	var doc document
 	decoder := json.NewDecoder(&out.body)
@@ -90,6 +89,16 @@ func (v *visit) get(path string, query url.Values) (document, error) {
 		return nil, err
 	}
 	return doc, nil
+}
+
+// ask is get for an answer as it is.
+func (v *visit) ask(path string, query url.Values) (*answer, error) {
+	out := &answer{header: http.Header{}}
+	v.d.config.API.ServeHTTP(out, v.d.toAPI(v.r.Context(), v.r, http.MethodGet, path, query))
+	if out.status != http.StatusOK {
+		return nil, refusal(out)
+	}
+	return out, nil
 }
 
 // refusal is the error that an answer tells.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -139,6 +140,12 @@ func (b *browser) heard(prefix string) {
 	})
 	require.Less(b.t, len(rest), len(b.troubles), "nothing was told that begins with %q", prefix)
 	b.troubles = rest
+}
+
+// fill types a text into a field, in place of what is in it.
+func (b *browser) fill(selector, text string) {
+	b.t.Helper()
+	b.run(chromedp.WaitVisible(selector), chromedp.Evaluate("document.querySelector("+strconv.Quote(selector)+").value = ''", nil), chromedp.SendKeys(selector, text))
 }
 
 // text is that of an element.

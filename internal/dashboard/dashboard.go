@@ -98,6 +98,10 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "requests from pages of other origins are refused", http.StatusForbidden)
 		return
 	}
+	if r.URL.Path == d.config.Mount {
+		http.Redirect(w, r, d.config.Mount+base+"/", http.StatusFound)
+		return
+	}
 	http.StripPrefix(d.config.Mount, d.mux).ServeHTTP(w, r)
 }
 

@@ -14,6 +14,7 @@ type editor struct {
 	Then       string // the page to go to, with fields of the answer: /tasks/{id}
 	Match      string // If-Match
 	Label      string // of the button
+	Preview    string // METHOD /path of the operation that says what Call would do; "" = there is none
 	Idempotent bool   // the operation takes an Idempotency-Key
 	Help       string
 	Fields     []field

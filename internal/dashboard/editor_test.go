@@ -20,7 +20,7 @@ func TestATaskIsSentByFormAndYAML(t *testing.T) {
 	require.Contains(t, b.text("#f-priority + .error"), "want 0 to 9")
 	b.heard("status 422")
 
-	b.run(chromedp.Evaluate(`document.getElementById("source").value = ""`, nil), chromedp.SendKeys("#source", "type: mail\nkey: a b/c\nargs: {to: ann, n: [1, 2]}\npriority: 3\n"))
+	b.fill("#source", "type: mail\nkey: a b/c\nargs: {to: ann, n: [1, 2]}\npriority: 3\n")
 	b.awaits(`document.getElementById("f-key").value === "a b/c"`)
 	b.run(chromedp.Click("form#editor button.primary"))
 	b.awaits(`location.pathname === "/ui/tasks/-/mail/a%20b/c"`)
@@ -41,4 +41,32 @@ func TestABrokenYAMLIsToldWithItsLine(t *testing.T) {
 	require.Contains(t, out["error"], "a second document begins here")
 	_, out = w.raw(http.MethodPost, "/ui/text/yaml", `{"type":"mail","args":{"z":1,"a":"yes"}}`)
 	require.Equal(t, "type: mail\nargs:\n  z: 1\n  a: \"yes\"\n", out["text"])
+}
+
+// A rule is edited after its dry run, and not over an edit that somebody else has made meanwhile.
+func TestARuleIsEditedAfterADryRun(t *testing.T) {
+	w, b := newWorld(t), open(t)
+	w.call(http.MethodPost, "/periodics", map[string]any{"name": "night ly", "cron": "0 3 * * *", "type": "report", "enabled": true})
+	at := w.url + "/ui/periodics/-/night%20ly/edit"
+	b.looks("rule-edit", at)
+	b.visit(at)
+	b.awaits(`document.getElementById("f-cron").value !== ""`)
+	b.fill("#f-cron", "15 4 * * *")
+	b.awaits(`document.getElementById("source").value.includes("15 4 * * *")`)
+	b.run(chromedp.Click("#editor-preview"))
+	require.Contains(t, b.text("#previewed-title"), "It would be changed")
+	require.Contains(t, b.text("#previewed-text"), "15 4 * * *")
+	require.NotContains(t, w.call(http.MethodGet, "/periodics/-/night%20ly", nil)["cron"], "15 4", "a dry run stores nothing")
+
+	w.call(http.MethodPut, "/periodics/-/night%20ly", map[string]any{"name": "night ly", "cron": "0 5 * * *", "type": "report", "enabled": true})
+	b.run(chromedp.Click("form#editor button.primary"), chromedp.WaitVisible("#editor-errors li"))
+	b.heard("status 412")
+	b.visit(at)
+	b.awaits(`document.getElementById("f-cron").value !== ""`)
+	b.fill("#f-cron", "15 4 * * *")
+	b.awaits(`document.getElementById("source").value.includes("15 4 * * *")`)
+	b.run(chromedp.Click("form#editor button.primary"))
+	b.awaits(`location.pathname === "/ui/periodics/-/night%20ly"`)
+	require.Contains(t, w.call(http.MethodGet, "/periodics/-/night%20ly", nil)["cron"], "15 4 * * *")
+	b.quiet()
 }

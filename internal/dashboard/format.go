@@ -37,6 +37,7 @@ func (d *Dashboard) funcs() template.FuncMap {
 		"join":     func(values any) string { return strings.Join(texts(values), ", ") },
 		"query":    withQuery,
 		"sections": sectionsOf,
+		"wall":     wall,
 		"short":    short,
 		"isLate":   func(ms any) bool { return integer(ms) >= lateRun },
 		"add":      func(a, b int) int { return a + b },
@@ -158,6 +159,15 @@ func number(v any) string {
 func instant(v any) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339Nano, text(v))
 	return t, err == nil
+}
+
+// wall is a time of a document as a clock of its zone shows it.
+func wall(v any) string {
+	t, ok := instant(v)
+	if !ok {
+		return text(v)
+	}
+	return t.Format("Mon 2006-01-02 15:04")
 }
 
 // duration is a number of milliseconds as people say it: 340 ms, 12.5 s, 3 min 20 s, 2 h 5 min, 3 d 4 h.

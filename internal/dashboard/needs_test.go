@@ -20,7 +20,7 @@ func TestTheOverviewNamesDeadWorkers(t *testing.T) {
 	status, text := w.page("/")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, text, `href="/ui/workers?state=dead"`)
-	require.Contains(t, text, "workers are dead")
+	require.Contains(t, text, "worker is dead")
 	_, text = w.page("/workers?state=dead")
 	require.Contains(t, text, `href="/ui/workers/lost"`)
 	_, text = w.page("/workers/lost")

@@ -1,8 +1,15 @@
 package dashboard
 
-import "strconv"
+import (
+	"strconv"
 
-var newRoutes = routes{"/tasks/new": (*visit).newTask, "/periodics/new": (*visit).newRule, "/plans/new": (*visit).newPlan}
+	"github.com/mscheduler/mscheduler/internal/form"
+)
+
+var newRoutes = routes{
+	"/tasks/new": (*visit).newTask, "/periodics/new": (*visit).newRule, "/plans/new": (*visit).newPlan,
+	"/periodics/{tenant}/{name}/edit": (*visit).editRule,
+}
 
 func (v *visit) newTask() error {
 	text := ""
@@ -27,19 +34,39 @@ func (v *visit) newTask() error {
 	})
 }
 
+// dryRun says what storing a rule would do, with a forecast of a week.
+const dryRun = "POST /periodics/preview?forecast_days=7"
+
+var ruleFields = []field{
+	{Name: "cron", Label: "Cron", Help: "minute, hour, day of month, month, day of week: 0 3 * * *", Required: true},
+	{Name: "timezone", Label: "Time zone", Help: "such as Europe/Berlin"},
+	{Name: "type", Label: "Type of its tasks"},
+	{Name: "args", Label: "Arguments of its tasks", Help: "JSON", As: "json"},
+	{Name: "description", Label: "Description"},
+	{Name: "enabled", Label: "It fires", As: "bool"},
+}
+
 func (v *visit) newRule() error {
 	return v.edit("Make a periodic rule", "Periodic", editor{
-		Call: "POST /periodics", Then: "/periodics/{living}", Label: "Make the rule", Idempotent: true, Text: "cron: 0 3 * * *\ntimezone: UTC\nenabled: true\n",
-		Fields: []field{
-			{Name: "name", Label: "Name", Required: true},
-			{Name: "cron", Label: "Cron", Help: "minute, hour, day of month, month, day of week: 0 3 * * *", Required: true},
-			{Name: "timezone", Label: "Time zone", Help: "such as Europe/Berlin"},
-			{Name: "type", Label: "Type of its tasks"},
-			{Name: "args", Label: "Arguments of its tasks", Help: "JSON", As: "json"},
-			{Name: "tenant", Label: "Tenant"},
-			{Name: "description", Label: "Description"},
-			{Name: "enabled", Label: "It fires as soon as it is made", As: "bool"},
-		},
+		Call: "POST /periodics", Then: "/periodics/{living}", Label: "Make the rule", Preview: dryRun, Idempotent: true, Text: "cron: 0 3 * * *\ntimezone: UTC\nenabled: true\n",
+		Fields: append([]field{{Name: "name", Label: "Name", Required: true}, {Name: "tenant", Label: "Tenant"}}, ruleFields...),
+	})
+}
+
+func (v *visit) editRule() error {
+	name := v.r.PathValue("name")
+	path := "/periodics" + pathOf(v.r.PathValue("tenant"), name)
+	out, err := v.ask(path+"/definition", nil)
+	if err != nil {
+		return err
+	}
+	text, err := form.YAMLOfJSON(out.body.Bytes())
+	if err != nil {
+		return err
+	}
+	return v.edit("Edit "+name, "Periodic", editor{
+		Call: "PUT " + path, Match: out.header.Get("ETag"), Then: path, Label: "Save", Preview: dryRun, Text: text, Fields: ruleFields,
+		Help: "*** stands for a secret that stays as it is.",
 	})
 }
 

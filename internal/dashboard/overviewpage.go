@@ -129,16 +129,16 @@ const mostCounted = 100
 func (v *visit) needs() ([]need, error) {
 	var out []need
 	for _, ask := range []struct {
-		path, field, class, what, page string
-		query                          url.Values
-		wants                          func(document) bool
+		path, field, class, one, many, page string
+		query                               url.Values
+		wants                               func(document) bool
 	}{
-		{"/tasks", "tasks", "ask", "tasks wait for a decision", "/tasks?status=Pending", url.Values{"status": {"Pending"}}, nil},
-		{"/tasks", "tasks", "bad", "tasks failed for good", "/tasks?status=Failure", url.Values{"status": {"Failure"}}, nil},
-		{"/flows", "flows", "ask", "flows wait for somebody", "/waiting", url.Values{"status": {"PENDING"}}, nil},
-		{"/runs", "runs", "bad", "runs of rules failed within a day", "/runs?status=FAILED&status=TIMEOUT&status=FAILED_TIMEOUT", url.Values{"status": {"FAILED,TIMEOUT,FAILED_TIMEOUT"}, "from": {v.d.clock.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)}}, nil},
-		{"/tasks", "tasks", "bad", "deliveries of callbacks failed", "/tasks?type=mscheduler.callback&status=Failure", url.Values{"type": {"mscheduler.callback"}, "status": {"Failure"}}, nil},
-		{"/workers", "workers", "bad", "workers are dead", "/workers?state=dead", url.Values{}, func(w document) bool { return w["alive"] != true }},
+		{"/tasks", "tasks", "ask", "task waits for a decision", "tasks wait for a decision", "/tasks?status=Pending", url.Values{"status": {"Pending"}}, nil},
+		{"/tasks", "tasks", "bad", "task failed for good", "tasks failed for good", "/tasks?status=Failure", url.Values{"status": {"Failure"}}, nil},
+		{"/flows", "flows", "ask", "flow waits for somebody", "flows wait for somebody", "/waiting", url.Values{"status": {"PENDING"}}, nil},
+		{"/runs", "runs", "bad", "run of a rule failed within a day", "runs of rules failed within a day", "/runs?status=FAILED&status=TIMEOUT&status=FAILED_TIMEOUT", url.Values{"status": {"FAILED,TIMEOUT,FAILED_TIMEOUT"}, "from": {v.d.clock.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)}}, nil},
+		{"/tasks", "tasks", "bad", "delivery of a callback failed", "deliveries of callbacks failed", "/tasks?type=mscheduler.callback&status=Failure", url.Values{"type": {"mscheduler.callback"}, "status": {"Failure"}}, nil},
+		{"/workers", "workers", "bad", "worker is dead", "workers are dead", "/workers?state=dead", url.Values{}, func(w document) bool { return w["alive"] != true }},
 	} {
 		if ask.path == "/workers" {
 			if v.who.Tenants != nil {
@@ -157,13 +157,20 @@ func (v *visit) needs() ([]need, error) {
 				n++
 			}
 		}
-		if n > 0 {
-			count := number(n)
-			if text(doc["next"]) != "" {
-				count += "+"
-			}
-			out = append(out, need{Class: ask.class, Count: count, What: ask.what, URL: v.d.config.Mount + base + ask.page})
+		more := text(doc["next"]) != "" // the API stops after the first that it looked at, whether they match or not
+		found := need{Class: ask.class, Count: number(n), What: ask.many, URL: v.d.config.Mount + base + ask.page}
+		switch {
+		case n == 0 && !more:
+			continue
+		case n == 0:
+			found.Class, found.What = "", ask.many+", among the first that were looked at"
+		case n == 1 && !more:
+			found.What = ask.one
 		}
+		if more {
+			found.Count += "+"
+		}
+		out = append(out, found)
 	}
 	return out, nil
 }

@@ -13,7 +13,7 @@ var planRoutes = routes{"/plans": (*visit).plans, "/plans/{tenant}/{plan_id}": (
 var planStatuses = []string{"RUNNING", "ERROR", "FINISH", "CANCELLED"}
 
 // stepsToCome is how many steps the list of a plan's page shows.
-const stepsToCome = 20
+const stepsToCome = 10
 
 // planRow is a plan as the list shows it.
 type planRow struct {

@@ -102,6 +102,9 @@ func (w *world) raw(method, path, body string) (int, map[string]any) {
 	r, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, strings.NewReader(body))
 	require.NoError(w.t, err)
 	r.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPut {
+		r.Header.Set("If-Match", "*")
+	}
 	res, err := http.DefaultClient.Do(r)
 	require.NoError(w.t, err)
 	defer res.Body.Close()

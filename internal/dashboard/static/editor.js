@@ -76,6 +76,26 @@
     }
     $("[aria-invalid]", form)?.focus();
   }
+  // What the API says that it would do: the lines of a difference, the next times, and whatever else.
+  function previewOf(said) {
+    const { result, changes, ticks, ...rest } = said;
+    const lines = [];
+    if (changes?.length) lines.push("Changes:", ...changes.map((c) => "  " + c), "");
+    if (ticks?.length) lines.push("Next ticks:", ...ticks.map((t) => "  " + (t.local || t.utc) + (t.fires === false ? "  skipped" : "")), "");
+    if (Object.keys(rest).length) lines.push("Forecast:", JSON.stringify(rest.forecast ?? rest, null, 2));
+    $("#previewed-title").textContent = result ? "Nothing is stored yet. It would be " + result + "." : "Nothing is stored yet.";
+    $("#previewed-text").textContent = lines.join("\n");
+    $("#previewed").hidden = false;
+  }
+  $("#editor-preview")?.addEventListener("click", async (event) => {
+    clear();
+    await fromSource();
+    if (broken) { source.focus(); return; }
+    try {
+      const { ok, doc: said } = await call(event.target.dataset.call, doc);
+      if (ok) previewOf(said); else { $("#previewed").hidden = true; tell(said); }
+    } catch { tell({ detail: "the server does not answer; retry" }); }
+  });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     clear();

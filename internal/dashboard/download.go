@@ -37,7 +37,9 @@ func (d *Dashboard) download(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 		write = tableTo(w, t.columns)
 	}
+	c := http.NewResponseController(w)
 	for {
+		_ = c.SetWriteDeadline(d.clock.Now().Add(liveTimeout)) // of each page: all of them may take longer than one answer may
 		if write(list(doc[t.field])) != nil {
 			return // nobody takes it
 		}

@@ -23,6 +23,11 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 	changes := newChanges()
 	go func() {
 		defer close(changes.ended)
+		defer func() { // net/http recovers from panics of its own goroutines only
+			if broken := recover(); broken != nil {
+				d.config.Logger.Error().Interface("panic", broken).Msg("the events of a page of the dashboard ended with a panic")
+			}
+		}()
 		d.config.API.ServeHTTP(changes, inner)
 	}()
 	select {

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -109,7 +110,7 @@ func TestWhoHasNoTokenSignsInAndComesBackToThePage(t *testing.T) {
 func TestSignInLeadsToPagesOfTheDashboardOnly(t *testing.T) {
 	w := newWorld(t)
 	token := w.token("viewer")
-	for _, to := range []string{"", "https://example.org/", "//example.org/", "/ui//example.org", "/api/v1/tasks", "javascript:alert(1)"} {
+	for _, to := range []string{"", "https://example.org/", "//example.org/", "/ui//example.org", "/ui/..", "/ui/../\\example.org", "/ui/..%2F%5Cexample.org", "/ui/a\\b", "/api/v1/tasks", "javascript:alert(1)"} {
 		v := w.visitor()
 		v.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		res, _ := v.signIn(token, to)
@@ -118,6 +119,7 @@ func TestSignInLeadsToPagesOfTheDashboardOnly(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, at.Host, to)
 		require.True(t, strings.HasPrefix(at.Path, "/ui/"), "%s leads to %s", to, at)
+		require.NotContains(t, res.Location, "\\", to)
 	}
 }
 
@@ -183,6 +185,10 @@ func TestATokenOfSeveralTenantsSeesOneAfterTheOther(t *testing.T) {
 		require.Equal(t, http.StatusOK, res.StatusCode)
 		_, text = v.send(http.MethodGet, "/download/tasks.csv"+query, "")
 		require.Contains(t, text, want)
+		for _, page := range []string{"/bulk", "/periodics", "/runs", "/flows", "/plans", "/waiting", "/events"} {
+			res, text := v.send(http.MethodGet, page+query, "")
+			require.Equal(t, http.StatusOK, res.StatusCode, "%s: %s", page, text)
+		}
 	}
 }
 
@@ -199,6 +205,43 @@ func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
 	res, _ := v.send(http.MethodGet, "/", "")
 	require.Contains(t, res.Header.Get("Content-Security-Policy"), "script-src 'self'")
 	require.NotContains(t, res.Header.Get("Content-Security-Policy"), "unsafe")
+}
+
+// Nobody without a token has the server read a large form, or convert texts.
+func TestStrangersMakeNoWork(t *testing.T) {
+	w := newWorld(t)
+	w.token("admin")
+	v := w.closed().visitor()
+	res, _ := v.send(http.MethodPost, "/sign-in", "token="+strings.Repeat("x", 1<<20), "Content-Type", "application/x-www-form-urlencoded")
+	require.Equal(t, http.StatusBadRequest, res.StatusCode)
+	res, _ = v.send(http.MethodPost, "/text/json", "a: 1")
+	require.Equal(t, http.StatusUnauthorized, res.StatusCode)
+}
+
+// A proxy that signs people in sends a token of its own, which an old cookie does not displace.
+func TestATokenOfAProxyGoesBeforeTheCookie(t *testing.T) {
+	w := newWorld(t)
+	viewer, admin := w.token("viewer"), w.token("admin")
+	v := w.closed().visitor()
+	v.signIn(viewer, "/ui/")
+	_, text := v.send(http.MethodGet, "/tasks", "", "Authorization", "Bearer "+admin)
+	require.Contains(t, text, "Send a task")
+	_, text = v.send(http.MethodGet, "/tasks", "", "Authorization", "Basic eDp5")
+	require.NotContains(t, text, "Send a task", "the cookie, where the proxy sends something else")
+}
+
+func TestAPastLifeOffersNoAction(t *testing.T) {
+	w := newWorld(t)
+	w.call(http.MethodPost, "/tasks", map[string]any{"type": "mail", "key": "a"})
+	first := w.call(http.MethodPost, "/tasks/-/mail/a/cancel", nil)
+	w.call(http.MethodPost, "/tasks/-/mail/a/retry", nil)
+	_, text := w.page("/tasks?history=only&type=mail")
+	require.Contains(t, text, "past life")
+	require.NotContains(t, text, `name="row"`)
+	require.NotContains(t, text, `data-call="POST /bulk"`)
+	_, text = w.page(fmt.Sprintf("/tasks/-/mail/a?generation=%.0f", first["generation"]))
+	require.NotContains(t, text, `data-opens`)
+	require.NotContains(t, text, "What happens next", "that is the newest life's")
 }
 
 // Text that looks like HTML stays text, in every field.

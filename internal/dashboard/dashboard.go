@@ -94,6 +94,9 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Content-Security-Policy", pagePolicy)
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	if r.TLS != nil && !strings.HasPrefix(r.Host, "localhost") && !strings.HasPrefix(r.Host, "127.") { // there it would be for the programs of all ports
+		h.Set("Strict-Transport-Security", "max-age=31536000")
+	}
 	if d.crossOrigin.Check(r) != nil {
 		http.Error(w, "requests from pages of other origins are refused", http.StatusForbidden)
 		return

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// downloadPage is how many documents a file asks the API for at a time.
-const downloadPage = 1000
+// downloadPage is how many documents a file asks the API for at a time. Each may have results and checkpoints of a
+// megabyte.
+const downloadPage = 100
 
 // download writes all of a list that the query selects, page by page, as CSV or as JSON lines. An error after the first
 // page cuts the connection, so that half a file never looks like a whole one.
@@ -95,7 +96,7 @@ func cell(v any) string {
 	default:
 		s = text(v)
 	}
-	if _, isNumber := v.(json.Number); !isNumber && s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+	if _, isNumber := v.(json.Number); !isNumber && s != "" && strings.ContainsRune("=+-@;\t\r\n", rune(s[0])) {
 		return "'" + s
 	}
 	return s

@@ -39,16 +39,21 @@ const mostText = 4 << 20
 
 // toYAML writes the JSON of a request as YAML.
 func (d *Dashboard) toYAML(w http.ResponseWriter, r *http.Request) {
-	convert(w, r, func(text []byte) ([]byte, error) {
+	d.convert(w, r, func(text []byte) ([]byte, error) {
 		out, err := form.YAMLOfJSON(text)
 		return []byte(out), err
 	})
 }
 
 // toJSON writes the YAML of a request as JSON.
-func (d *Dashboard) toJSON(w http.ResponseWriter, r *http.Request) { convert(w, r, form.JSONOfYAML) }
+func (d *Dashboard) toJSON(w http.ResponseWriter, r *http.Request) { d.convert(w, r, form.JSONOfYAML) }
 
-func convert(w http.ResponseWriter, r *http.Request, to func([]byte) ([]byte, error)) {
+func (d *Dashboard) convert(w http.ResponseWriter, r *http.Request, to func([]byte) ([]byte, error)) {
+	if err := (&visit{d: d, w: w, r: r}).identify(); err != nil {
+		p := problemOf(err)
+		http.Error(w, p.Detail, p.Status)
+		return
+	}
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostText))
 	if err == nil {
 		text, err = to(text)

@@ -34,7 +34,7 @@ func (v *visit) flows() error {
 		f["progress"] = progressOf(object(f["counts"]))
 	}
 	q := v.r.URL.Query()
-	live := pick(q, "tenant")
+	live := v.ofTenant(pick(q, "tenant"))
 	live.Set("of", "flows")
 	v.render("flows", page{Title: "Flows", Nav: "Flows", Live: live, Data: document{
 		"flows": all, "next": doc["next"], "statuses": flowStatuses, "all": len(pick(q, "tenant", "status")) == 0,

@@ -136,7 +136,7 @@ func (v *visit) needs() ([]need, error) {
 		{"/tasks", "tasks", "ask", "task waits for a decision", "tasks wait for a decision", "/tasks?status=Pending", url.Values{"status": {"Pending"}}, nil},
 		{"/tasks", "tasks", "bad", "task failed for good", "tasks failed for good", "/tasks?status=Failure", url.Values{"status": {"Failure"}}, nil},
 		{"/flows", "flows", "ask", "flow waits for somebody", "flows wait for somebody", "/waiting", url.Values{"status": {"PENDING"}}, nil},
-		{"/runs", "runs", "bad", "run of a rule failed within a day", "runs of rules failed within a day", "/runs?status=FAILED&status=TIMEOUT&status=FAILED_TIMEOUT", url.Values{"status": {"FAILED,TIMEOUT,FAILED_TIMEOUT"}, "from": {v.d.clock.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)}}, nil},
+		{"/runs", "runs", "bad", "run of a rule failed within a day", "runs of rules failed within a day", "/runs?status=FAILED,TIMEOUT,FAILED_TIMEOUT", url.Values{"status": {"FAILED,TIMEOUT,FAILED_TIMEOUT"}, "from": {v.d.clock.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)}}, nil},
 		{"/tasks", "tasks", "bad", "delivery of a callback failed", "deliveries of callbacks failed", "/tasks?type=mscheduler.callback&status=Failure", url.Values{"type": {"mscheduler.callback"}, "status": {"Failure"}}, nil},
 		{"/workers", "workers", "bad", "worker is dead", "workers are dead", "/workers?state=dead", url.Values{}, func(w document) bool { return w["alive"] != true }},
 	} {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"fmt"
 	"net/url"
 	"strconv"
 	"sync"
@@ -36,7 +37,7 @@ type ruleRow struct {
 }
 
 func (v *visit) rules() error {
-	q := pick(v.r.URL.Query(), "tenant", "page_token")
+	q := v.ofTenant(pick(v.r.URL.Query(), "tenant", "page_token"))
 	q.Set("limit", strconv.Itoa(rulesPerPage))
 	doc, err := v.get("/periodics", q)
 	if err != nil {
@@ -93,8 +94,13 @@ func inParallel[T any](rows []T, do func(T) error) error {
 	for _, row := range rows {
 		seats <- struct{}{}
 		all.Go(func() {
+			defer func() { <-seats }()
+			defer func() { // net/http recovers from panics of its own goroutines only
+				if broken := recover(); broken != nil {
+					errs <- fmt.Errorf("reading a row ended with a panic: %v", broken)
+				}
+			}()
 			errs <- do(row)
-			<-seats
 		})
 	}
 	all.Wait()

@@ -34,7 +34,7 @@ func runsQuery(q url.Values) url.Values {
 }
 
 func (v *visit) runs() error {
-	q := runsQuery(v.r.URL.Query())
+	q := v.ofTenant(runsQuery(v.r.URL.Query()))
 	doc, err := v.get("/runs", tables["runs"].asked(q, perPage))
 	if err != nil {
 		return err

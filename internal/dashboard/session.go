@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 )
 
@@ -69,7 +70,8 @@ func tokenOf(r *http.Request) string {
 // authorize gives a request to the API the token of the page's request. One with a token in the header
 // Authorization, such as behind a proxy that signs people in, keeps that.
 func authorize(r, from *http.Request) {
-	if token := tokenOf(from); token != "" {
+	kind, _, _ := strings.Cut(from.Header.Get("Authorization"), " ")
+	if token := tokenOf(from); token != "" && !strings.EqualFold(kind, "Bearer") {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 }
@@ -88,10 +90,18 @@ func (d *Dashboard) showSignIn(w http.ResponseWriter, r *http.Request) {
 	v.render("signin", page{Title: "Sign in", Data: document{"to": r.URL.Query().Get("to")}})
 }
 
+// mostSignIn bounds the form of a sign-in: a token of an identity provider has some KiB.
+const mostSignIn = 64 << 10
+
 // signIn checks the token of the form with the API, which also limits the attempts, and keeps it in the cookie.
 func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	v := &visit{d: d, w: w, r: r}
-	token := strings.TrimSpace(r.PostFormValue("token"))
+	r.Body = http.MaxBytesReader(w, r.Body, mostSignIn)
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, "the form cannot be read", http.StatusBadRequest)
+		return
+	}
+	token := strings.TrimSpace(r.PostForm.Get("token"))
 	asking := r.Clone(r.Context())
 	asking.Header.Del("Cookie")
 	asking.AddCookie(&http.Cookie{Name: cookie, Value: token})
@@ -101,11 +111,11 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		p := problemOf(err)
-		v.renderAs(p.Status, "signin", page{Title: "Sign in", Data: document{"to": r.PostFormValue("to"), "problem": p}})
+		v.renderAs(p.Status, "signin", page{Title: "Sign in", Data: document{"to": r.PostForm.Get("to"), "problem": p}})
 		return
 	}
 	http.SetCookie(w, d.cookieOf(r, token))
-	http.Redirect(w, r, v.at(within(r.PostFormValue("to")), nil), http.StatusSeeOther)
+	http.Redirect(w, r, v.at(within(r.PostForm.Get("to")), nil), http.StatusSeeOther)
 }
 
 func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
@@ -125,7 +135,8 @@ func (d *Dashboard) cookieOf(r *http.Request, token string) *http.Cookie {
 // within is the path and query of a page below the base; "/" where to is no page of ours.
 func within(to string) string {
 	rest, ours := strings.CutPrefix(to, base+"/")
-	if u, err := url.Parse("/" + rest); err != nil || !ours || u.Host != "" || u.Scheme != "" {
+	u, err := url.Parse("/" + rest)
+	if err != nil || !ours || u.Host != "" || u.Scheme != "" || strings.Contains(u.Path, `\`) || path.Clean(u.Path) != strings.TrimSuffix(u.Path, "/") && u.Path != "/" {
 		return "/"
 	}
 	return "/" + rest

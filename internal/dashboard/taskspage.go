@@ -52,9 +52,11 @@ func (v *visit) task() error {
 	if err != nil {
 		return err
 	}
-	why, err := v.get(path+"/explain", nil)
-	if err != nil && !gone(err) {
-		return err
+	why := document(nil)
+	if len(generation) == 0 { // only the newest life goes on
+		if why, err = v.get(path+"/explain", nil); err != nil && !gone(err) {
+			return err
+		}
 	}
 	lives, err := v.get(path+"/lives", nil)
 	if err != nil {
@@ -62,7 +64,7 @@ func (v *visit) task() error {
 	}
 	can := actionsOf(model.Status(text(task["status"])))
 	remarked := slices.DeleteFunc([]string{"cancel", "resolve"}, func(verb string) bool { return !can[verb] })
-	v.render("task", page{Title: strings.Join(id, "/"), Nav: "Tasks",
+	v.render("task", page{Title: strings.Join(id, "/"), Nav: "Tasks", Poll: 5, // its reasons depend on workers, pauses and time, too
 		Live: url.Values{"tenant": id[:1], "type": id[1:2], "key": id[2:]},
 		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "past": len(generation) > 0, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "remarked": remarked}})
 	return nil

@@ -105,7 +105,9 @@ func (v *visit) typ() error {
 			row = r
 		}
 	}
-	serving := slices.DeleteFunc(list(workers["workers"]), func(w any) bool { return !slices.Contains(texts(object(w)["types"]), code) })
+	serving := slices.DeleteFunc(list(workers["workers"]), func(w any) bool {
+		return object(w)["alive"] != true || !slices.Contains(texts(object(w)["types"]), code)
+	})
 	v.render("type", page{Title: code, Nav: "Types", Poll: 5, Data: document{
 		"code": code, "path": path, "settings": settings, "groups": typeSettings, "row": row, "statuses": object(object(object(stats["ended"])["types"])[code])["statuses"],
 		"stats": stats, "pausedAll": pauses["all"] == true, "workers": serving[:min(len(serving), mostLines)], "serving": len(serving), "window": window.Name, "windows": windows,

@@ -40,7 +40,7 @@ function toast(text) {
 
 // Live parts. The page reads itself again, and each element with data-part gets its new content. What somebody has
 // folded, selected or is typing in stays.
-let reading = false, again = false;
+let reading = false, again = false, skipped = false;
 async function refresh() {
   if (reading) { again = true; return; }
   reading = true;
@@ -51,7 +51,8 @@ async function refresh() {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of $$("[data-part]")) {
       const next = $(`[data-part="${part.dataset.part}"]`, fresh);
-      if (!next || part.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]), textarea, select")) continue;
+      if (!next) continue;
+      if ($("dialog[open]", part) || part.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]), textarea, select")) { skipped = true; continue; }
       const text = next.innerHTML;
       if (text === sent.get(part.dataset.part)) continue;
       sent.set(part.dataset.part, text);
@@ -60,13 +61,24 @@ async function refresh() {
       showTimes(part);
       document.dispatchEvent(new CustomEvent("part", { detail: part }));
     }
-    alive(true);
+    if (!document.body.dataset.live) alive(true);
   } catch { alive(false); } finally {
     reading = false;
     if (again) { again = false; setTimeout(refresh, 500); }
   }
 }
+// A part that somebody was working in is read when they have finished.
+function catchUp() { if (skipped) { skipped = false; setTimeout(refresh, 300); } }
+document.addEventListener("focusout", catchUp);
+document.addEventListener("close", catchUp, true);
 function keep(old, fresh) {
+  const some = "input:not([type=checkbox], [type=radio], [type=hidden]), textarea, select";
+  const nameOf = (f) => (f.form?.dataset.call || f.form?.action || "") + " " + (f.name || f.id), typed = new Map();
+  for (const f of $$(some, old)) {
+    const first = f.defaultValue ?? ([...f.options].find((o) => o.defaultSelected) ?? f.options[0])?.value;
+    if (f.value !== first) typed.set(nameOf(f), f.value);
+  }
+  for (const f of $$(some, fresh)) if (typed.has(nameOf(f))) f.value = typed.get(nameOf(f));
   const open = new Map($$("details", old).map((d, i) => [d.id || i, d.open]));
   $$("details", fresh).forEach((d, i) => { const was = open.get(d.id || i); if (was !== undefined) d.open = was; });
   const chosen = new Set($$("input[type=checkbox]:checked", old).map((c) => c.value));
@@ -78,13 +90,26 @@ function alive(is) {
   mark.classList.toggle("off", !is);
   mark.textContent = is ? "live" : "not live";
 }
-if (document.body.dataset.live) {
-  const source = new EventSource(document.body.dataset.live);
-  source.onmessage = () => { if (!document.hidden) refresh(); else again = true; };
-  source.onopen = () => alive(true);
-  source.onerror = () => alive(false);
-  document.addEventListener("visibilitychange", () => { if (!document.hidden && again) { again = false; refresh(); } });
+// A hidden page gives its connection away: a browser has six for a server. Whatever happened before the stream was open
+// is read when it is.
+let source = null, retry = 0;
+function listen() {
+  clearTimeout(retry);
+  if (!document.body.dataset.live || document.hidden || source) return;
+  source = new EventSource(document.body.dataset.live);
+  source.onmessage = refresh;
+  source.onopen = () => { alive(true); refresh(); };
+  source.onerror = () => {
+    alive(false);
+    if (source?.readyState === EventSource.CLOSED) { source = null; retry = setTimeout(listen, 10000); } // refused: it does not try again by itself
+  };
 }
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) { source?.close(); source = null; alive(false); } else { listen(); refresh(); }
+});
+addEventListener("pagehide", () => { source?.close(); source = null; });
+addEventListener("pageshow", listen);
+listen();
 if (document.body.dataset.poll) setInterval(() => { if (!document.hidden) refresh(); }, 1000 * document.body.dataset.poll);
 
 // Dark or light.
@@ -114,6 +139,7 @@ function bodyOf(form) {
     if (f.type === "radio" && !f.checked) continue;
     const as = f.dataset.as || (f.type === "checkbox" ? "bool" : "text");
     if (as === "bool" ? !f.checked : f.value === "" && f.dataset.keep === undefined) continue;
+    if (f.dataset.changed !== undefined && f.value === f.defaultValue) continue; // it stays as it is, digit by digit
     let value = f.value;
     if (as === "number") value = Number(value);
     if (as === "bool") value = true;
@@ -152,17 +178,26 @@ function errorAt(element, message) {
   element.after(p);
   if (element.name) element.setAttribute("aria-invalid", "true");
 }
+// keyFor is the idempotency key of a form's request: a repetition has the same one, another request does not.
+function keyFor(form, body) {
+  const text = typeof body === "string" ? body : JSON.stringify(body);
+  if (form.dataset.keyOf !== text) {
+    form.dataset.keyOf = text;
+    form.dataset.key = crypto.randomUUID?.() ?? String(Math.random()).slice(2);
+  }
+  return "idempotent" in form.dataset ? form.dataset.key : undefined;
+}
 async function call(what, body, { match, fresh, key } = {}) {
   const [method, path] = what.split(" ");
   const headers = { "Content-Type": "application/json" };
   if (match) headers["If-Match"] = match;
   if (fresh) headers["If-None-Match"] = "*";
   if (key) headers["Idempotency-Key"] = key;
-  const answer = await fetch(api + path, { method, headers, body: method === "GET" || body === undefined ? undefined : JSON.stringify(body) });
+  const answer = await fetch(api + path, { method, headers, body: method === "GET" || body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body) });
   const text = await answer.text();
   let doc = {};
   try { doc = text ? JSON.parse(text) : {}; } catch { doc = { detail: text }; }
-  if (answer.status === 401) { location.reload(); }
+  if (answer.status === 401) doc = { detail: "you are signed out: sign in again in another tab, and repeat this" };
   return { ok: answer.ok, status: answer.status, doc };
 }
 document.addEventListener("submit", async (event) => {
@@ -179,11 +214,10 @@ document.addEventListener("submit", async (event) => {
   }
   if (form.dataset.confirm && !await confirmed(button.textContent, form.dataset.confirm)) return;
   button.disabled = true;
-  form.dataset.key ??= crypto.randomUUID?.() ?? String(Math.random()).slice(2); // a repetition is the same request
   try {
-    const { ok, doc } = await call(form.dataset.call, body, { match: form.dataset.match, fresh: "fresh" in form.dataset, key: "idempotent" in form.dataset ? form.dataset.key : undefined });
+    const { ok, doc } = await call(form.dataset.call, body, { match: form.dataset.match, fresh: "fresh" in form.dataset, key: keyFor(form, body) });
     if (!ok) { showErrors(form, doc); return; }
-    delete form.dataset.key;
+    delete form.dataset.keyOf;
     $$(".error", form).forEach((e) => e.remove());
     form.dispatchEvent(new CustomEvent("called", { bubbles: true, detail: doc }));
     if (form.dataset.then) {
@@ -282,8 +316,8 @@ document.addEventListener("click", async (event) => {
   let done = 0;
   for (const box of boxes) {
     if (stopped) break;
-    const { ok, doc } = await call(`POST ${box.dataset.path}/${button.dataset.each}`, JSON.parse(button.dataset.body || "{}"));
-    if (ok) { done++; box.checked = false; } else refused.push(`${box.value}: ${doc.detail || doc.title}`);
+    const { ok, doc } = await call(`POST ${box.dataset.path}/${button.dataset.each}`, JSON.parse(button.dataset.body || "{}")).catch(() => ({ ok: false, doc: { detail: "the server does not answer" } }));
+    if (ok) { done++; for (const same of $$("input[name=row]")) if (same.value === box.value) same.checked = false; } else refused.push(`${box.value}: ${doc.detail || doc.title}`);
     progress.textContent = `${done} of ${boxes.length} done` + (refused.length ? `, ${refused.length} refused` : "");
   }
   stop.hidden = true;

@@ -2,7 +2,7 @@
 "use strict";
 {
   const form = $("#editor"), source = $("#source"), fields = $$("[data-field]", form);
-  let doc = {}, broken = false, turn = 0;
+  let doc = {}, broken = false, turn = 0, dirty = ""; // dirty is what was changed last and is not converted yet: source, form
 
   const at = (path) => path.split(".").reduce((o, name) => o?.[name], doc);
   function put(path, value) {
@@ -43,18 +43,40 @@
     if (mine !== turn) return;
     if (!out.error) {
       const read = JSON.parse(out.text);
-      if (read && typeof read === "object" && !Array.isArray(read)) { doc = read; fields.forEach((f) => { if (f !== document.activeElement) show(f); }); sourceError(""); return; }
+      if (read && typeof read === "object" && !Array.isArray(read)) {
+        // A number that JavaScript cannot hold is edited as text only.
+        const large = /[:,\[]\s*-?\d{16,}/.test(out.text);
+        fields.forEach((f) => { f.disabled = large; f.title = large ? "The document has numbers that a browser cannot hold: edit the YAML" : ""; });
+        dirty = "";
+        doc = read; fields.forEach((f) => { if (f !== document.activeElement) show(f); }); sourceError(""); return; }
     }
     sourceError(out.error || "want fields, such as type: mail");
   }
   async function toSource() {
     const mine = ++turn, out = await convert("yaml", JSON.stringify(doc));
-    if (mine === turn && !out.error) { source.value = out.text === "{}\n" ? "" : out.text; sourceError(""); }
+    if (mine === turn && !out.error) { dirty = ""; source.value = out.text === "{}\n" ? "" : out.text; sourceError(""); }
   }
   let later = 0;
   const soon = (f) => { clearTimeout(later); later = setTimeout(f, 250); };
-  source.addEventListener("input", () => soon(fromSource));
-  for (const f of fields) f.addEventListener("input", () => { put(f.dataset.field, valueOf(f)); soon(toSource); });
+  source.addEventListener("input", () => { dirty = "source"; soon(fromSource); });
+  for (const f of fields) f.addEventListener("input", async () => {
+    if (dirty === "source") await settle(); // what was typed there comes first
+    if (f.dataset.as === "json" && /\d{16,}/.test(f.value)) { sourceError("A number of 16 digits or more: write it in the YAML"); return; }
+    put(f.dataset.field, valueOf(f));
+    dirty = "form";
+    soon(toSource);
+  });
+  // settle makes form and YAML say the same.
+  async function settle() {
+    clearTimeout(later);
+    if (dirty === "source" || broken) await fromSource();
+    else if (dirty === "form") await toSource();
+  }
+  // written is the document as JSON, as the YAML says it: digit by digit.
+  async function written() {
+    await settle();
+    return broken ? "" : (await convert("json", source.value)).text;
+  }
   $("#editor-back").addEventListener("click", () => history.back());
   fromSource();
 
@@ -89,25 +111,23 @@
   }
   $("#editor-preview")?.addEventListener("click", async (event) => {
     clear();
-    await fromSource();
-    if (broken) { source.focus(); return; }
     try {
-      const { ok, doc: said } = await call(event.target.dataset.call, doc);
+      const text = await written();
+      if (broken) { source.focus(); return; }
+      const { ok, doc: said } = await call(event.target.dataset.call, text);
       if (ok) previewOf(said); else { $("#previewed").hidden = true; tell(said); }
     } catch { tell({ detail: "the server does not answer; retry" }); }
   });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     clear();
-    clearTimeout(later);
-    if (document.activeElement === source || broken) await fromSource();
-    if (broken) { source.focus(); return; }
     const button = $("button.primary", form);
     button.disabled = true;
-    form.dataset.key ??= crypto.randomUUID?.() ?? String(Math.random()).slice(2); // a repetition is the same request
     try {
-      const { ok, doc: answer } = await call(form.dataset.sends, doc, { match: form.dataset.match, key: "idempotent" in form.dataset ? form.dataset.key : undefined });
-      if (!ok) { delete form.dataset.key; tell(answer); return; }
+      const text = await written();
+      if (broken) { source.focus(); return; }
+      const { ok, doc: answer } = await call(form.dataset.sends, text, { match: form.dataset.match, key: keyFor(form, text) });
+      if (!ok) { tell(answer); return; }
       location.href = base + form.dataset.then.replace(/\{(\w+)\}/g, (_, name) => String(answer[name]).split("/").map(encodeURIComponent).join("/"));
     } catch { tell({ detail: "the server does not answer; retry" }); } finally { button.disabled = false; }
   });

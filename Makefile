@@ -43,10 +43,10 @@ test: ## every test with -race, on the embedded server and at MSCHEDULER_MONGODB
 # The race detector makes everything many times slower, so `make test` has few engines, reduces
 # the scenarios whose size matters, and, by -short, tests that have one goroutine. Each of these calls
 # testing.Short() itself: by it `make scenarios` finds them, and repeats no other test of their
-# packages. Of the scenarios it runs all.
+# packages. Of the scenarios, and of the tests of the dashboard, which need a browser, it runs all.
 SHORT_FILES = $(shell grep -rl --include='*_test.go' 'testing\.Short()' .)
-WITHOUT_RACE = $(shell awk -F '[ \050]' '/^func / { name = $$2 } /^func Test/ && FILENAME ~ /integration/ || /testing\.Short/ { print name }' \
-	$(SHORT_FILES) integration/*_test.go | sort -u | paste -s -d '|')
+WITHOUT_RACE = $(shell awk -F '[ \050]' '/^func / { name = $$2 } /^func Test/ && FILENAME ~ /integration|dashboard/ || /testing\.Short/ { print name }' \
+	$(SHORT_FILES) integration/*_test.go internal/dashboard/*_test.go | sort -u | paste -s -d '|')
 
 .PHONY: scenarios
 scenarios: ## the other engines that are at hand, and what matters at full size, without -race

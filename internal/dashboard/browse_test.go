@@ -37,6 +37,8 @@ func TestTheTaskPagesLookRightAndTheirActionsWork(t *testing.T) {
 	w.seedTasks()
 	b.looks("overview", w.url+"/ui/")
 	b.looks("tasks", w.url+"/ui/tasks")
+	w.call(http.MethodPost, "/tasks", map[string]any{"type": "report", "key": "while it is shown"})
+	b.awaits(`document.querySelector('[data-part=tasks]').textContent.includes("while it is shown")`) // without a reload
 	b.looks("task", w.url+"/ui/tasks/-/mail/welcome-17")
 
 	b.visit(w.url + "/ui/tasks/-/mail/invoice-4")

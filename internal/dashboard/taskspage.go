@@ -38,6 +38,7 @@ func (v *visit) tasks() error {
 		}
 	}
 	live := v.ofTenant(pick(q, "tenant", "type"))
+	live.Set("of", "tasks")
 	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Data: document{
 		"tasks": list(doc["tasks"]), "next": doc["next"], "statuses": taskStatuses, "status": q["status"], "filter": filter, "all": len(filter) == 0,
 	}})

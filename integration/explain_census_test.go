@@ -39,13 +39,13 @@ func TestACensusReadsIndexesOnly(t *testing.T) {
 		require.EqualValues(t, streams/scenes*(2+3), c.Scenes[0].Backlog)
 		// MongoDB skips what is due later behind each audience and priority. A server that does not looks
 		// at all keys of a type in both counts. Of a stream the count and its linked nodes take a key each,
-		// as does each node that is not linked, of which a find, as it is explained, has the document read.
+		// as does each node that is not linked: the explained find reads its document.
 		counts.within(t, 6*n+(2+3)*streams+100, 6*n+(2+3)*streams+10)
 	})
 }
 
 // streams stores that many streams in equally many of each scene, with two linked nodes and three that are not
-// linked, and as many graphs, of which nothing is to be read.
+// linked. It stores as many graphs, too, which the census must not read.
 func (x *explaining) streams(scenes, n int) {
 	x.t.Helper()
 	now := x.store.Clock.Now()

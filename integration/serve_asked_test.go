@@ -17,7 +17,7 @@ type asking struct {
 	match              string            // If-Match; "new" = If-None-Match: *
 	before             []asking          // what was asked for before it
 	makes              map[string]int64  // how many documents in which collections
-	leaves             map[string]bson.D // of which collections one document is like that
+	leaves             map[string]bson.D // one document that the change leaves in each of these collections
 	keyed              bool              // a repetition gets the first answer
 	refused            int               // else: the status of a repetition whose change was made; 0 = it succeeds
 }

@@ -51,8 +51,8 @@ type Config struct {
 	// NoTokens lets everybody do everything as long as no token exists. The server then answers only to
 	// requests for a name of the machine itself: localhost or a loopback address. It learns of the first
 	// token within five seconds. Otherwise each request needs a token (mscheduler token create), but those
-	// to /livez, to /readyz, to the page at /docs/, which has no data, and to /api/v1/callbacks/, whose path
-	// has a token of its own.
+	// to /livez, to /readyz, to the page at /docs/ and the sign-in at /ui/sign-in, which have no data, and to
+	// /api/v1/callbacks/, whose path has a token of its own.
 	NoTokens bool
 	// NoAPI leaves only callbacks and health, at an address that others may reach, say.
 	NoAPI bool

@@ -72,8 +72,8 @@ func tickLateness(c *Config) part {
 	}
 }
 
-// rulesAtRest measures what an engine with the worker of its ticks costs that has n enabled rules, one of which
-// is due each second. With one rule that is the same each time.
+// rulesAtRest measures what an engine with n enabled rules costs, together with the worker of its ticks. One rule is
+// due each second; with n = 1 it is always the same rule.
 func rulesAtRest(c *Config, name string, n int) part {
 	var s *scheduler
 	return part{

@@ -2,13 +2,13 @@ package dashboard
 
 import (
 	"net/url"
+	"strings"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/codec"
 )
 
 var accessRoutes = routes{"/events": (*visit).events, "/audit": (*visit).audit, "/access": (*visit).access, "/system": (*visit).system}
-
-// eventKinds are the kinds of events of tasks, in the order of a task's life.
-var eventKinds = []string{"sent", "claimed", "taken_over", "progress", "parked", "released", "failed", "succeeded", "cancelling", "changed", "ended"}
 
 // auditKinds are the kinds of things that the audit is about.
 var auditKinds = []string{"task", "type", "periodic", "plan", "flow", "stream", "run", "bulk", "pauses", "token"}
@@ -18,11 +18,7 @@ func (v *visit) events() error {
 	q := v.ofTenant(pick(v.r.URL.Query(), "of", "tenant", "type", "key", "kind"))
 	for _, name := range []string{"of", "kind"} { // the API has one list, and the form has a value for each
 		if len(q[name]) > 1 {
-			joined := q[name][0]
-			for _, value := range q[name][1:] {
-				joined += "," + value
-			}
-			q[name] = []string{joined}
+			q.Set(name, strings.Join(q[name], ","))
 		}
 	}
 	if q.Get("of") == "" {
@@ -32,7 +28,7 @@ func (v *visit) events() error {
 	if v.who.Tenants == nil {
 		kinds = append(kinds, "workers")
 	}
-	v.render("events", page{Title: "Events", Nav: "Events", Data: document{"stream": v.d.config.Mount + base + "/api/events?" + q.Encode(), "of": kinds, "kinds": eventKinds, "query": q}})
+	v.render("events", page{Title: "Events", Nav: "Events", Data: document{"stream": v.d.config.Mount + base + "/api/events?" + q.Encode(), "of": kinds, "kinds": codec.EventKinds, "query": q}})
 	return nil
 }
 

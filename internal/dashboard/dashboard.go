@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/probe"
 )
 
 // Config of a [Dashboard].
@@ -94,7 +95,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Content-Security-Policy", pagePolicy)
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	if r.TLS != nil && !strings.HasPrefix(r.Host, "localhost") && !strings.HasPrefix(r.Host, "127.") { // there it would be for the programs of all ports
+	if r.TLS != nil && !probe.LocalName(r.Host) { // on localhost it would be for the programs of all ports
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 	}
 	if d.crossOrigin.Check(r) != nil {

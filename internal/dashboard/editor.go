@@ -63,5 +63,5 @@ func (d *Dashboard) convert(w http.ResponseWriter, r *http.Request, to func([]by
 		out = document{"error": err.Error()}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out) // nobody is left to be told
+	_ = json.NewEncoder(w).Encode(out) // if it fails, the client has gone
 }

@@ -54,7 +54,7 @@ func (d *Dashboard) serveStatic(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("v") == file.version {
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	_, _ = w.Write(file.text) // nobody is left to be told
+	_, _ = w.Write(file.text) // if it fails, the client has gone
 }
 
 // staticURL is where the page loads a file.
@@ -115,5 +115,5 @@ func (v *visit) renderAs(status int, name string, p page) {
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(status)
-	_, _ = v.w.Write(out.Bytes()) // nobody is left to be told
+	_, _ = v.w.Write(out.Bytes()) // if it fails, the client has gone
 }

@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"context"
 	"net/http"
 	"testing"
 
@@ -16,13 +15,7 @@ func (w *world) engine() {
 	w.t.Helper()
 	f, err := flow.New(flow.Config{Database: w.db})
 	require.NoError(w.t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- f.Run(ctx) }()
-	w.t.Cleanup(func() {
-		stop()
-		<-ended
-	})
+	w.runs(f.Run)
 }
 
 func node(id, typ string, after ...string) map[string]any {

@@ -262,7 +262,7 @@ type branch struct {
 	Branches []branch
 }
 
-// mostBranches bounds the tree of one value: the rest is in the download.
+// mostBranches bounds the tree of one value. The last row says that it is cut; Copy has all of it.
 const mostBranches = 2000
 
 func treeOf(v any) []branch {
@@ -272,7 +272,10 @@ func treeOf(v any) []branch {
 
 func branches(v any, left *int) (out []branch) {
 	add := func(key string, child any) bool {
-		if *left--; *left < 0 {
+		if *left--; *left <= 0 {
+			if *left == 0 {
+				out = append(out, branch{Text: "… the rest is not shown; Copy has all of it"})
+			}
 			return false
 		}
 		b := branch{Key: key}

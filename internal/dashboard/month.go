@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // month is a calendar: weeks from Monday to Sunday.
@@ -74,15 +76,15 @@ func (m *month) add(at time.Time, l look, word string, count int) {
 }
 
 func (d *day) add(at time.Time, l look, word string, count int) {
-	clock := at.Format("15:04")
+	hour := at.Format("15:04")
 	for i := range d.Entries {
 		if e := &d.Entries[i]; e.Word == word {
 			e.Count += count
-			e.First = min(e.First, clock)
+			e.First = min(e.First, hour)
 			return
 		}
 	}
-	d.Entries = append(d.Entries, entry{Class: l.Class, Shape: l.Shape, Count: count, Word: word, First: clock})
+	d.Entries = append(d.Entries, entry{Class: l.Class, Shape: l.Shape, Count: count, Word: word, First: hour})
 }
 
 // toCome is how a calendar shows what is to come.
@@ -111,7 +113,7 @@ func (v *visit) monthOfRule(path string, rule document) (*month, error) {
 	if !end.After(now) || stateOfRule(rule) != "enabled" {
 		return m, nil
 	}
-	from := later(first.Add(-time.Millisecond), now)
+	from := clock.Later(first.Add(-time.Millisecond), now)
 	ticks, err := v.get(path+"/preview", url.Values{"from": {from.UTC().Format(time.RFC3339Nano)}, "count": {limit}})
 	if err != nil {
 		return nil, err

@@ -20,13 +20,7 @@ func (w *world) step() {
 	w.t.Helper()
 	p, err := plan.New(plan.Config{Database: w.db})
 	require.NoError(w.t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	w.t.Cleanup(func() {
-		stop()
-		<-ended
-	})
+	w.runs(p.Run)
 }
 
 // refuse runs a worker of the station billing, for which every plan is wrong.
@@ -37,13 +31,7 @@ func (w *world) refuse() {
 	require.NoError(w.t, consumer.Handle(c, model.NewType[json.RawMessage, any]("billing"), func(context.Context, *consumer.Task[json.RawMessage]) (any, error) {
 		return nil, consumer.PlanError(errors.New("there is no such customer"))
 	}))
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	w.t.Cleanup(func() {
-		stop()
-		<-ended
-	})
+	w.runs(c.Run)
 }
 
 func (w *world) seedPlans() {

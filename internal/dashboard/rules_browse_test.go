@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"testing"
@@ -19,13 +18,7 @@ func (w *world) decide() {
 	w.t.Helper()
 	p, err := periodic.New(periodic.Config{Database: w.db})
 	require.NoError(w.t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	w.t.Cleanup(func() {
-		stop()
-		<-ended
-	})
+	w.runs(p.Run)
 }
 
 // runsAre waits until a rule has runs of a status.

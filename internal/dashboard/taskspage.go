@@ -7,16 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 var taskRoutes = routes{"/tasks": (*visit).tasks, "/tasks/{tenant}/{type}/{key...}": (*visit).task}
-
-// taskStatuses are the statuses that a task may have.
-var taskStatuses = []model.Status{
-	model.StatusWait, model.StatusNew, model.StatusExecuting, model.StatusError, model.StatusPending, model.StatusFailure, model.StatusSuccess,
-	model.StatusCompleted, model.StatusManuallyProcessed, model.StatusCancelled,
-}
 
 // bulkFilters are the names of a filter of tasks that a bulk job has, too.
 var bulkFilters = []string{"tenant", "type", "status", "category", "creator", "worker_id", "created_after", "created_before"}
@@ -40,7 +35,7 @@ func (v *visit) tasks() error {
 	live := v.ofTenant(pick(q, "tenant", "type"))
 	live.Set("of", "tasks")
 	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Data: document{
-		"tasks": list(doc["tasks"]), "next": doc["next"], "statuses": taskStatuses, "status": q["status"], "filter": filter, "all": len(filter) == 0,
+		"tasks": list(doc["tasks"]), "next": doc["next"], "statuses": lifecycle.Statuses, "status": q["status"], "filter": filter, "all": len(filter) == 0,
 	}})
 	return nil
 }

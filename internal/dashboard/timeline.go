@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // timeline is the picture of a task's executions: a row for each, from its claim to its end, with the time for which its
@@ -54,9 +56,9 @@ func timelineOf(task document, now time.Time) *timeline {
 			}
 		}
 		if lease, ok := instant(w["ping_expire_time"]); ok && !ended && lease.After(end) {
-			last = later(last, lease)
+			last = clock.Later(last, lease)
 		}
-		ends[i], last = end, later(last, end)
+		ends[i], last = end, clock.Later(last, end)
 	}
 	whole := max(last.Sub(first), time.Millisecond)
 	x := func(at time.Time) float64 {
@@ -89,10 +91,3 @@ func (l lane) LeaseWidth() float64 { return l.Lease - l.X }
 
 // EndX is where the bar ends.
 func (l lane) EndX() float64 { return l.X + l.Width }
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}

@@ -68,9 +68,14 @@ func (w *world) work() {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
+	w.runs(c.Run)
+}
+
+// runs runs a worker or an engine until the test ends.
+func (w *world) runs(run func(context.Context) error) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
+	go func() { ended <- run(ctx) }()
 	w.t.Cleanup(func() {
 		stop()
 		<-ended

@@ -38,6 +38,8 @@ func TestAFlowIsStartedShownResolvedAndRetried(t *testing.T) {
 	s := newSession(t)
 	path := s.file(orderFlow)
 	require.Equal(t, "order-7  valid, 4 nodes\n", s.ok("flow", "validate", path).stdout)
+	require.Equal(t, "pay  exec\n├─ stock  exec\n├─ mail  exec\ndone  exec  after stock, mail\n", s.ok("flow", "validate", path, "--graph", "text").stdout)
+	require.Contains(t, s.ok("flow", "validate", path, "-o", "svg").stdout, `data-node="stock"`)
 	require.Contains(t, s.run("flow", "list").stderr, "is not set up", "nothing was written")
 
 	r := s.ok("flow", "start", path)

@@ -31,17 +31,12 @@ func (f *flowsCommand) show() *cobra.Command {
 	var picture string
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show a flow and the states of its nodes", Args: one("the id of a flow"), Long: flowShowHelp,
-		Annotations: map[string]string{moreOutputs: "dot mermaid svg"},
+		Annotations: map[string]string{moreOutputs: drawn},
 		Example:     "  mscheduler flow show order-7\n  mscheduler flow show order-7 -o svg > order-7.svg\n  mscheduler flow show acme/order-7 --graph dot | dot -Tsvg > order-7.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			draw := view.Drawings[picture]
-			switch drawn := view.Drawings[f.flags.output]; {
-			case draw == nil && cmd.Flags().Changed("graph"):
-				return usage("--graph is %q; want text, dot, mermaid or svg", picture)
-			case draw != nil && f.flags.output != "table":
-				return usage("--graph prints no %s; omit --graph or --output", f.flags.output)
-			case drawn != nil:
-				draw = drawn
+			format, err := f.drawing(cmd, picture)
+			if err != nil {
+				return err
 			}
 			return f.onFlow(func(ctx context.Context, c *connection, id string, _ []string) error {
 				doc, err := c.flows.Get(ctx, id)
@@ -53,16 +48,38 @@ func (f *flowsCommand) show() *cobra.Command {
 					return err
 				}
 				nodes := view.NodesOf(doc, states)
-				if draw != nil {
-					return f.print(draw(doc, nodes))
+				if format != "" {
+					return f.print(view.Drawings[format](doc, nodes))
 				}
 				return f.showFlow(ctx, c, doc, nodes)
 			})(cmd, args)
 		},
 	}
-	cmd.Flags().StringVar(&picture, "graph", "", "print only the graph: text, dot, mermaid or svg")
-	_ = cmd.RegisterFlagCompletionFunc("graph", fixed("text", "dot", "mermaid", "svg"))
+	addDrawing(cmd, &picture)
 	return cmd
+}
+
+// drawn are the values of --output that print the graph of a flow.
+const drawn = "dot mermaid svg"
+
+// addDrawing adds the flag that prints only the graph.
+func addDrawing(cmd *cobra.Command, picture *string) {
+	cmd.Flags().StringVar(picture, "graph", "", "print only the graph: text, dot, mermaid or svg")
+	_ = cmd.RegisterFlagCompletionFunc("graph", fixed("text", "dot", "mermaid", "svg"))
+}
+
+// drawing is the drawing that --graph or --output asks for, one of [view.Drawings]; "" = none.
+func (f *flowsCommand) drawing(cmd *cobra.Command, picture string) (string, error) {
+	switch {
+	case view.Drawings[picture] == nil && cmd.Flags().Changed("graph"):
+		return "", usage("--graph is %q; want text, dot, mermaid or svg", picture)
+	case picture != "" && f.flags.output != "table":
+		return "", usage("--graph prints no %s; omit --graph or --output", f.flags.output)
+	case view.Drawings[f.flags.output] != nil:
+		return f.flags.output, nil
+	default:
+		return picture, nil
+	}
 }
 
 func (f *flowsCommand) showFlow(ctx context.Context, c *connection, doc *graph.Flow, nodes []view.Node) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/audit"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -65,13 +66,23 @@ Options are those of a task. A join with fields: {strategy: at_least, n: 2}, {st
 nodes: [pay]} or {strategy: custom, custom: NAME, context: ...}.`
 
 func (f *flowsCommand) validate() *cobra.Command {
-	return &cobra.Command{
-		Use: "validate FILE", Short: "Check a file of flows", Args: one("a file, or - for stdin"),
-		Long: "Check a file of flows and print everything that is wrong, with file, line and column. It needs no\ndatabase. With --uri or MSCHEDULER_MONGODB_URI it also warns of types that the database does not know.\n\n" + flowFileHelp,
+	var picture string
+	cmd := &cobra.Command{
+		Use: "validate FILE", Short: "Check a file of flows, or draw them", Args: one("a file, or - for stdin"),
+		Long:        "Check a file of flows and print everything that is wrong, with file, line and column. It needs no\ndatabase. With --uri or MSCHEDULER_MONGODB_URI it also warns of types that the database does not know.\nWith -o dot, mermaid or svg, or --graph, it prints the graphs of the flows.\n\n" + flowFileHelp,
+		Annotations: map[string]string{moreOutputs: drawn},
+		Example:     "  mscheduler flow validate order.yaml -o svg > order.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			format, err := f.drawing(cmd, picture)
+			if err != nil {
+				return err
+			}
 			specs, err := f.readFlows(args[0], nil)
 			if err != nil {
 				return err
+			}
+			if format != "" {
+				return f.draw(specs, format)
 			}
 			views := make([]view.ValidFlow, len(specs))
 			text := ""
@@ -90,6 +101,22 @@ func (f *flowsCommand) validate() *cobra.Command {
 			return nil
 		},
 	}
+	addDrawing(cmd, &picture)
+	return cmd
+}
+
+// draw prints the graphs of definitions.
+func (f *flowsCommand) draw(specs []graph.Spec, format string) error {
+	for i := range specs {
+		text, err := view.DrawSpec(format, &specs[i], clock.System().Now())
+		if err != nil {
+			return err
+		}
+		if err := f.print(text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // warnUnknown warns of types that have no definition and no live worker. It writes nothing.

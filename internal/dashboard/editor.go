@@ -13,8 +13,9 @@ type editor struct {
 	Call       string // METHOD /path of the operation
 	Then       string // the page to go to, with fields of the answer: /tasks/{id}
 	Match      string // If-Match
-	Label      string // of the button
+	Label      string // of the button; "" = the viewer may only look at the preview
 	Preview    string // METHOD /path of the operation that says what Call would do; "" = there is none
+	Draws      bool   // Preview answers with a picture of the graph
 	Idempotent bool   // the operation takes an Idempotency-Key
 	Help       string
 	Fields     []field

@@ -102,3 +102,54 @@ func TestTheFlowPagesLookRightAndTheirActionsWork(t *testing.T) {
 	})
 	b.quiet()
 }
+
+// A definition is checked and drawn before it is started. Everybody may look; operators start it.
+func TestAFlowIsDrawnBeforeItIsStarted(t *testing.T) {
+	w, b := newWorld(t), open(t)
+	w.work()
+	w.engine()
+	page := w.url + "/ui/flows/new"
+	b.looks("flow-new", page)
+	b.visit(page)
+	b.awaits(`document.querySelectorAll(".picture .node").length === 4`)
+	b.fill("#source", "nodes:\n  - {id: load, type: a b}\n  - {id: check, type: report, after: [lod], priority: 12}\n")
+	b.run(chromedp.Click("#editor-preview"))
+	errs := b.text("#editor-errors")
+	require.Regexp(t, `(?s)Node load\n.*type.*a b.*Node check\n.*priority.*12`, errs)
+	require.Contains(t, errs, "is lod")
+	b.heard("status 422")
+	b.run(chromedp.Click("form#editor button.primary"), chromedp.WaitVisible("#editor-errors li li"))
+	b.heard("status 422")
+
+	const order = `description: an order of <i>two</i> books
+nodes:
+  - {id: pay, type: report, args: {amount: {$arg: amount}}}
+  - {id: stock, type: report, after: [pay]}
+  - {id: notify, type: report, after: [pay], when: {pay: {output.pages: {$gt: 3}}}}
+  - {id: approve, after: [stock], ask: "Ship the order <b>today</b>?"}
+  - {id: settle, after: [notify], wait: 10m}
+  - {id: parcels, type: report, after: [stock], each: {items: [{id: 1}, {id: 2}]}, args: {n: {$item: id}}}
+  - {id: done, type: report, after: [approve, settle, parcels]}
+`
+	b.visit(page)
+	b.fill("#source", order)
+	b.run(chromedp.SetValue("#f-key", "order/8"), chromedp.Evaluate(`document.getElementById("f-key").dispatchEvent(new Event("input"))`, nil))
+	b.awaits(`document.getElementById("source").value.includes("key: order/8")`)
+	b.run(chromedp.Click("#editor-preview"))
+	b.awaits(`document.querySelectorAll(".picture .node").length === 7`)
+	require.Contains(t, b.text("#drawn"), "7 nodes, nothing is wrong")
+	status, _ := w.do(http.MethodGet, "/api/v1/flows/-/order%2F8", nil)
+	require.Equal(t, http.StatusNotFound, status, "drawn, and not started")
+	b.accessible()
+	b.size(1440, 900, false)
+	b.picture("flow-new")
+	b.run(chromedp.SetValue("#f-args", `{"amount": 12345678901234567890}`), chromedp.Evaluate(`document.getElementById("f-args").dispatchEvent(new Event("input"))`, nil))
+	require.Contains(t, b.text("#source-error"), "16 digits")
+	b.run(chromedp.SetValue("#f-args", `{"amount": 12}`), chromedp.Evaluate(`document.getElementById("f-args").dispatchEvent(new Event("input"))`, nil))
+	b.awaits(`document.getElementById("source").value.includes("amount: 12")`)
+	b.run(chromedp.Click("form#editor button.primary"))
+	b.awaits(`location.pathname === "/ui/flows/-/order/8"`)
+	w.awaitNode("/flows/-/order%2F8", "approve", "PENDING")
+
+	b.quiet()
+}

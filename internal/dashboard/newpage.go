@@ -7,7 +7,7 @@ import (
 )
 
 var newRoutes = routes{
-	"/tasks/new": (*visit).newTask, "/periodics/new": (*visit).newRule, "/plans/new": (*visit).newPlan,
+	"/tasks/new": (*visit).newTask, "/periodics/new": (*visit).newRule, "/plans/new": (*visit).newPlan, "/flows/new": (*visit).newFlow,
 	"/periodics/{tenant}/{name}/edit": (*visit).editRule,
 }
 
@@ -67,6 +67,40 @@ func (v *visit) editRule() error {
 	return v.edit("Edit "+name, "Periodic", editor{
 		Call: "PUT " + path, Match: out.header.Get("ETag"), Then: path, Label: "Save", Preview: dryRun, Text: text, Fields: ruleFields,
 		Help: "*** stands for a secret that stays as it is.",
+	})
+}
+
+// firstFlow is what the page of a new flow begins with.
+const firstFlow = `args: {order: {id: 7}}
+nodes:
+  - id: pay
+    type: payment
+    args: {order: {$arg: order.id}}
+  - id: stock
+    type: stock
+    after: [pay]
+  - id: approve
+    after: [pay]
+    ask: Is the amount correct?
+  - id: done
+    type: mail
+    after: [stock, approve]
+    args: {receipt: {$output: pay.receipt}}
+`
+
+// newFlow checks and draws a definition for everybody; operators start it.
+func (v *visit) newFlow() error {
+	label := ""
+	if v.who.May("operator") {
+		label = "Start"
+	}
+	return v.edit("New flow", "Flows", editor{
+		Call: "POST /flows", Then: "/flows/{id}", Label: label, Preview: "POST /flows/validate?picture=svg", Draws: true, Idempotent: true, Text: firstFlow,
+		Fields: []field{
+			{Name: "key", Label: "Key", Help: "at most one flow per key; generated if empty"},
+			{Name: "args", Label: "Arguments", Help: "JSON; nodes refer to them by $arg", As: "json"},
+			{Name: "tenant", Label: "Tenant"},
+		},
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -117,4 +118,17 @@ end  WAIT  after pay, stock
   classDef error fill:#ea9999,stroke:#555555,color:#000000
   classDef skipped fill:#ffffff,stroke:#555555,color:#000000
 `, Mermaid(nodes, statuses))
+}
+
+func TestADefinitionSaysWhatItsNodesDo(t *testing.T) {
+	nodes := flowOf("pay\nrest pay")
+	nodes[0].Type, nodes[1].Until = "payment", `{"$output":"pay.due"}`
+	none := make([]graph.NodeStatus, 2)
+	require.Equal(t, "pay  payment\nrest  wait until "+nodes[1].Until+"\n", Text(nodes, none))
+	require.Contains(t, Dot(nodes, none), `"pay" [label="pay\npayment", fillcolor="#ffffff"];`)
+	require.Contains(t, Dot(nodes, none), `[label="rest\nwait until {\"$output\":\"pay.due\"}", fillcolor`)
+	require.Contains(t, Mermaid(nodes, none), "  n0[\"pay<br/>payment\"]\n")
+	require.Contains(t, Mermaid(nodes, none), "wait until {#quot;$output#quot;:")
+	texts := read(t, SVG(Picture{Title: "new", Subtitle: "2 nodes", Nodes: nodes, Statuses: none, Since: make([]time.Time, 2), Reasons: make([]string, 2)}))
+	require.Subset(t, texts, []string{"pay", "payment", "rest"})
 }

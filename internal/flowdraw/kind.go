@@ -6,6 +6,14 @@ import (
 	"github.com/mscheduler/mscheduler/flow/graph"
 )
 
+// says is what a picture tells of a node: its status, or in a definition, where none has one, what it does.
+func says(v *graph.Vertex, status graph.NodeStatus) string {
+	if status == "" {
+		return Kind(v)
+	}
+	return string(status)
+}
+
 // Kind is what a node does: the type of its task, or for what it waits; ask is for a person.
 func Kind(v *graph.Vertex) string {
 	switch {

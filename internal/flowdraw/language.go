@@ -23,6 +23,9 @@ var colors = []color{
 	{graph.NodeSkipped, "#ffffff"},
 }
 
+// undrawn is the colour of a node of a definition, which has no status.
+const undrawn = "#ffffff"
+
 // edges calls what draws each edge. An edge with a condition is labelled when.
 func edges(nodes []graph.Vertex, draw func(from, to int, conditional bool)) {
 	for i := range nodes {
@@ -36,12 +39,12 @@ func edges(nodes []graph.Vertex, draw func(from, to int, conditional bool)) {
 func Dot(nodes []graph.Vertex, statuses []graph.NodeStatus) string {
 	var b strings.Builder
 	b.WriteString("digraph flow {\n  node [shape=box, style=\"rounded,filled\"];\n")
-	fill := map[graph.NodeStatus]string{}
+	fill := map[graph.NodeStatus]string{"": undrawn}
 	for _, c := range colors {
 		fill[c.status] = c.fill
 	}
 	for i := range nodes {
-		fmt.Fprintf(&b, "  %q [label=\"%s\\n%s\", fillcolor=%q];\n", nodes[i].ID, nodes[i].ID, statuses[i], fill[statuses[i]])
+		fmt.Fprintf(&b, "  %q [label=\"%s\\n%s\", fillcolor=%q];\n", nodes[i].ID, nodes[i].ID, dotText(says(&nodes[i], statuses[i])), fill[statuses[i]])
 	}
 	edges(nodes, func(from, to int, conditional bool) {
 		label := ""
@@ -53,13 +56,22 @@ func Dot(nodes []graph.Vertex, statuses []graph.NodeStatus) string {
 	return b.String() + "}\n"
 }
 
+// dotText and mermaidText are a text within a label: what a wait refers to may have quotes.
+func dotText(s string) string { return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) }
+
+func mermaidText(s string) string { return strings.NewReplacer(`"`, "#quot;", "<", "&lt;").Replace(s) }
+
 // Mermaid is the graph in the language of Mermaid. The nodes have numbers there, because some ids,
 // such as end, are words of the language.
 func Mermaid(nodes []graph.Vertex, statuses []graph.NodeStatus) string {
 	var b strings.Builder
 	b.WriteString("flowchart TD\n")
 	for i := range nodes {
-		fmt.Fprintf(&b, "  n%d[\"%s<br/>%s\"]:::%s\n", i, nodes[i].ID, statuses[i], strings.ToLower(string(statuses[i])))
+		fmt.Fprintf(&b, "  n%d[\"%s<br/>%s\"]", i, nodes[i].ID, mermaidText(says(&nodes[i], statuses[i])))
+		if statuses[i] != "" {
+			b.WriteString(":::" + strings.ToLower(string(statuses[i])))
+		}
+		b.WriteByte('\n')
 	}
 	edges(nodes, func(from, to int, conditional bool) {
 		label := ""

@@ -11,7 +11,8 @@ import (
 	"github.com/mscheduler/mscheduler/flow/graph"
 )
 
-// Picture is what [SVG] draws. Statuses, Since and Reasons are those of the nodes.
+// Picture is what [SVG] draws. Statuses, Since and Reasons are those of the nodes; without a status, as in a
+// definition, a box says what the node does.
 type Picture struct {
 	Title, Subtitle string
 	Nodes           []graph.Vertex
@@ -228,7 +229,10 @@ func (d *svg) box(i int) {
 	x, y := d.place(d.layer[i], d.across[i])
 	x, y = x-d.boxW/2, y-d.boxH/2
 	v := &d.Nodes[i]
-	about := v.ID + " (" + Kind(v) + "): " + string(status)
+	about := v.ID + " (" + Kind(v) + ")"
+	if status != "" {
+		about += ": " + string(status)
+	}
 	if !d.Since[i].IsZero() {
 		about += " since " + d.Since[i].UTC().Format("2006-01-02 15:04:05.000") + " UTC"
 	}
@@ -237,6 +241,11 @@ func (d *svg) box(i int) {
 	}
 	d.printf(`<g class="node %s" data-node="%s" transform="translate(%.1f %.1f)"><title>%s</title>`, class(status), escaped(v.ID), x, y, escaped(about))
 	d.printf(`<rect width="%.1f" height="%.1f" rx="6" fill="%s" stroke="#444"%s/>`, d.boxW, d.boxH, fill, borders[status])
+	if status == "" {
+		d.printf(`<text x="8" y="18" font-weight="bold">%s</text>`, escaped(short(v.ID, d.chars)))
+		d.printf(`<text x="8" y="35" font-size="10">%s</text></g>`+"\n", escaped(short(Kind(v), d.subChars)))
+		return
+	}
 	d.printf(`<text x="8" y="18" font-weight="bold">%s</text>`, escaped(short(label(v), d.chars)))
 	d.printf(`<g transform="translate(8 25)">%s</g>`, marks[status])
 	d.printf(`<text x="25" y="35" font-size="10">%s</text>`, escaped(string(status)+d.when(i)))
@@ -247,7 +256,12 @@ func (d *svg) box(i int) {
 }
 
 // class is that of a status.
-func class(s graph.NodeStatus) string { return "is-" + strings.ToLower(string(s)) }
+func class(s graph.NodeStatus) string {
+	if s == "" {
+		return "is-wait"
+	}
+	return "is-" + strings.ToLower(string(s))
+}
 
 // label names a node, and says what it does if it has no task.
 func label(v *graph.Vertex) string {

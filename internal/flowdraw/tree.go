@@ -100,11 +100,11 @@ func (d *drawing) draw(i int, lead, follow string, depth int) {
 	}
 }
 
-// Text is the tree with the status of each node, and the parents of those that have several.
+// Text is the tree with the status of each node, if they have one, and the parents of those that have several.
 func Text(nodes []graph.Vertex, statuses []graph.NodeStatus) string {
 	var b strings.Builder
 	for _, l := range Tree(nodes) {
-		b.WriteString(l.Text + "  " + string(statuses[l.Node]))
+		b.WriteString(l.Text + "  " + says(&nodes[l.Node], statuses[l.Node]))
 		if v := &nodes[l.Node]; len(v.After) > 1 {
 			b.WriteString("  after " + strings.Join(Parents(nodes, l.Node), ", "))
 		}

@@ -171,6 +171,12 @@ func TestWhatIsWrongWithAFlowIsToldByFieldAndNodeAndNothingIsWritten(t *testing.
 	}
 	w.fails(http.StatusBadRequest, "POST", flowsAt, "")
 	require.Equal(t, map[string]any{"key": "order/7", "nodes": 4.0}, w.ok("POST", flowsAt+"/validate", diamond))
+	drawn := w.ok("POST", flowsAt+"/validate?picture=svg", diamond)
+	require.Equal(t, 4.0, drawn["nodes"])
+	require.Regexp(t, `(?s)^<svg .*data-node="b".*<title>b \(t\)</title>`, drawn["picture"])
+	require.Contains(t, w.ok("POST", flowsAt+"/validate?picture=mermaid", diamond)["picture"], `n0["a<br/>t"]`)
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", flowsAt+"/validate?picture=svg", `{"nodes": [{"id": "a"}]}`)["body.nodes[0].type"], "(node a) is empty")
+	w.fails(http.StatusUnprocessableEntity, "POST", flowsAt+"/validate?picture=png", diamond)
 	require.Empty(t, w.ok("GET", flowsAt, "")["flows"])
 }
 

@@ -49,9 +49,19 @@ func (s *API) addFlowStarts() {
 		return out, nil
 	})
 	add(s, rule{access.Viewer, tenantOfBody}, flowOperation("validate-flow", http.MethodPost, "/flows/validate", "Check a flow without starting it",
-		"Everything is checked, and each mistake is named. Nothing is written."), func(ctx context.Context, in *struct{ Body body[form.Flow] }) (*validAnswer, error) {
+		"Everything is checked, and each mistake is named. With picture= the answer has the graph, too. Nothing is written."), func(ctx context.Context, in *struct {
+		Picture string `query:"picture" enum:"svg,dot,mermaid" doc:"draws the graph: as a picture (SVG), or in the language of Graphviz or Mermaid"`
+		Body    body[form.Flow]
+	}) (*validAnswer, error) {
 		spec, err := flowSpec(ctx, in.Body.form, "")
-		return &validAnswer{view.ValidFlowOf(&spec)}, err
+		if err != nil {
+			return nil, err
+		}
+		out := &validAnswer{view.ValidFlowOf(&spec)}
+		if in.Picture != "" {
+			out.Body.Picture, err = view.DrawSpec(in.Picture, &spec, s.store.Clock.Now())
+		}
+		return out, err
 	})
 }
 

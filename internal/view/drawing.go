@@ -1,10 +1,12 @@
 package view
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/flowdraw"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/human"
 )
 
@@ -12,6 +14,17 @@ import (
 // mermaid or svg.
 var Drawings = map[string]func(*graph.Flow, []Node) string{
 	"text": language(flowdraw.Text), "dot": language(flowdraw.Dot), "mermaid": language(flowdraw.Mermaid), "svg": svgOf,
+}
+
+// DrawSpec draws a definition: its nodes say what they do, since none has a status. What is wrong with it is an
+// error, as of [flow.Validate].
+func DrawSpec(format string, s *graph.Spec, now time.Time) (string, error) {
+	doc, err := flowspec.Build(s, cmp.Or(s.Key, "new"), now)
+	if err != nil {
+		return "", err
+	}
+	doc.Status = "" // it is not started
+	return Drawings[format](doc, make([]Node, len(doc.Nodes))), nil
 }
 
 // language draws the graph in a language that knows only statuses.
@@ -30,8 +43,12 @@ func statusesOf(nodes []Node) []graph.NodeStatus {
 // svgOf draws the flow as a picture.
 func svgOf(doc *graph.Flow, nodes []Node) string {
 	p := flowdraw.Picture{
-		Title: human.FlowID(doc.ID) + " · " + string(doc.Status), Subtitle: "created " + dayTime(doc.CreatedAt) + " UTC, changed " + dayTime(doc.UpdatedAt) + " UTC",
+		Title: human.FlowID(doc.ID), Subtitle: human.Plural(len(nodes), "node", "nodes"),
 		Nodes: doc.Nodes, Statuses: statusesOf(nodes), Began: doc.CreatedAt,
+	}
+	if doc.Status != "" {
+		p.Title += " · " + string(doc.Status)
+		p.Subtitle = "created " + dayTime(doc.CreatedAt) + " UTC, changed " + dayTime(doc.UpdatedAt) + " UTC"
 	}
 	if !doc.EndedAt.IsZero() {
 		p.Subtitle += ", took " + human.Rough(doc.EndedAt.Sub(doc.CreatedAt))

@@ -51,13 +51,16 @@ func FlowOf(f *graph.Flow) Flow {
 
 // ValidFlow is a definition without mistakes, as JSON.
 type ValidFlow struct {
-	Key    string `json:"key,omitempty"`
-	Tenant string `json:"tenant,omitempty"`
-	Nodes  int    `json:"nodes" doc:"how many it has"`
+	Key     string `json:"key,omitempty"`
+	Tenant  string `json:"tenant,omitempty"`
+	Nodes   int    `json:"nodes" doc:"how many it has"`
+	Picture string `json:"picture,omitempty" doc:"with picture=: its graph, each node with what it does"`
 }
 
 // ValidFlowOf is a definition in which nothing is wrong.
-func ValidFlowOf(s *graph.Spec) ValidFlow { return ValidFlow{s.Key, s.Tenant, len(s.Nodes)} }
+func ValidFlowOf(s *graph.Spec) ValidFlow {
+	return ValidFlow{Key: s.Key, Tenant: s.Tenant, Nodes: len(s.Nodes)}
+}
 
 // Node is a node of a flow as JSON.
 type Node struct {

@@ -78,7 +78,7 @@
     return broken ? "" : (await convert("json", source.value)).text;
   }
   $("#editor-back").addEventListener("click", () => history.back());
-  fromSource();
+  fromSource().then(() => { if ($("#drawn")) preview(); });
 
   function clear() {
     $$(".error:not(#source-error, #editor-errors)", form).forEach((e) => e.remove());
@@ -86,14 +86,31 @@
     $("#editor-errors").replaceChildren();
     $("#editor-errors").hidden = true;
   }
+  // errorsOf is the list for an error at a path: those of a node stand together.
+  function errorsOf(path) {
+    const all = $("#editor-errors"), at = path.match(/^nodes\[(\d+)\]/)?.[1];
+    if (at === undefined) return all;
+    let of = $(`[data-node="${at}"]`, all);
+    if (!of) {
+      const li = document.createElement("li"), name = document.createElement("b");
+      name.textContent = doc.nodes?.[at]?.id ? `Node ${doc.nodes[at].id}` : `The node at place ${Number(at) + 1}`;
+      of = document.createElement("ul");
+      of.dataset.node = at;
+      li.append(name, of);
+      all.append(li);
+    }
+    return of;
+  }
   function tell(problem) {
-    for (const e of problem.errors?.length ? problem.errors : [{ message: problem.detail || problem.title }]) {
+    const place = (e) => Number(e.location?.match(/^body\.nodes\[(\d+)\]/)?.[1] ?? -1);
+    const all = problem.errors?.length ? problem.errors.toSorted((a, b) => place(a) - place(b)) : [{ message: problem.detail || problem.title }];
+    for (const e of all) {
       const name = (e.location || "").replace(/^body\.?/, "");
       const field = fields.find((f) => f.dataset.field === name || f.dataset.field.endsWith("." + name));
       if (field) { errorAt(field, e.message); field.setAttribute("aria-invalid", "true"); continue; }
       const li = document.createElement("li");
       li.textContent = e.message;
-      $("#editor-errors").append(li);
+      errorsOf(name).append(li);
       $("#editor-errors").hidden = false;
     }
     $("[aria-invalid]", form)?.focus();
@@ -109,17 +126,31 @@
     $("#previewed-text").textContent = lines.join("\n");
     $("#previewed").hidden = false;
   }
-  $("#editor-preview")?.addEventListener("click", async (event) => {
+  // What the API has drawn of a definition. flow.js shows it.
+  function drawingOf({ nodes, picture }) {
+    $("#drawn").textContent = nodes + (nodes === 1 ? " node" : " nodes") + ", nothing is wrong; nothing is started yet";
+    document.dispatchEvent(new CustomEvent("picture", { detail: picture }));
+  }
+  let previews = 0;
+  async function preview() {
+    const mine = ++previews;
     clear();
+    if ($("#drawn")) $("#drawn").textContent = "";
     try {
       const text = await written();
       if (broken) { source.focus(); return; }
-      const { ok, doc: said } = await call(event.target.dataset.call, text);
-      if (ok) previewOf(said); else { $("#previewed").hidden = true; tell(said); }
+      const { ok, doc: said } = await call($("#editor-preview").dataset.call, text);
+      if (mine !== previews) return;
+      if (ok) { if (said.picture) drawingOf(said); else previewOf(said); return; }
+      $("#previewed").hidden = true;
+      tell(said);
+      if ($("#drawn") && $(".picture svg")) $("#drawn").textContent = "as it was before";
     } catch { tell({ detail: "the server does not answer; retry" }); }
-  });
+  }
+  $("#editor-preview")?.addEventListener("click", preview);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
+    if (!$("button.primary", form)) { preview(); return; }
     clear();
     const button = $("button.primary", form);
     button.disabled = true;

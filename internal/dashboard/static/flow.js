@@ -105,6 +105,7 @@
   place.addEventListener("dragstart", (event) => event.preventDefault());
   place.addEventListener("click", (event) => { if (dragged) { event.preventDefault(); dragged = false; } }, true);
 
+  $("#find-node")?.addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); }); // it may stand in a form
   $("#find-node")?.addEventListener("input", (event) => {
     if (!svg) return;
     $$(".found", svg).forEach((n) => n.classList.remove("found"));
@@ -131,7 +132,6 @@
     }
     setTimeout(() => { loading = false; if (wanted) { wanted = false; load(); } }, Math.max(1000, 5 * (performance.now() - began)));
   }
-  if (place.dataset.picture) load();
-  document.addEventListener("part", load);
+  if (place.dataset.picture) { load(); document.addEventListener("part", load); }
   document.addEventListener("picture", (event) => { view = undefined; show(event.detail); });
 }

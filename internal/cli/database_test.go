@@ -105,12 +105,12 @@ func TestCommandsThatReadRefuseADatabaseThatIsNotSetUp(t *testing.T) {
 
 func TestMigrateSetsUpAndSaysWhatItDid(t *testing.T) {
 	s := newSession(t)
-	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 0 to 9")
+	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 0 to 10")
 	require.Contains(t, s.ok("db", "migrate").stderr, "nothing to do")
 	require.Contains(t, s.ok("db", "status").stdout, "up to date")
 	var st schemaView
 	s.ok("db", "status", "-o", "json").json(&st)
-	require.Equal(t, schemaView{Database: s.database, Version: 9, Wanted: 9, MinReader: 4, Missing: []string{}, Ready: true, State: "up to date"}, st)
+	require.Equal(t, schemaView{Database: s.database, Version: 10, Wanted: 10, MinReader: 4, Missing: []string{}, Ready: true, State: "up to date"}, st)
 	s.ok("task", "list")
 }
 
@@ -126,7 +126,7 @@ func TestForeignAndNewerDatabasesAreRefused(t *testing.T) {
 	s2 := newSession(t)
 	s2.ok("db", "migrate")
 	_, err = database(t, s2).Collection("meta").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "schema"}},
-		bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: 10}, {Key: "min_reader", Value: 10}}}})
+		bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: 11}, {Key: "min_reader", Value: 11}}}})
 	require.NoError(t, err)
 	s2.fails(ExitRefused, []string{"too new"}, "task", "list")
 	s2.fails(ExitRefused, []string{"too new"}, "send", "t")
@@ -191,7 +191,7 @@ func TestMigrateBringsVersion2UpToDate(t *testing.T) {
 	_, err = db.Collection("meta").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "schema"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: 2}}}})
 	require.NoError(t, err)
 	require.Contains(t, s.fails(ExitRefused, nil, "send", "t").stderr, "run: mscheduler db migrate")
-	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 2 to 9")
+	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 2 to 10")
 	require.NoError(t, db.Collection("tasks").FindOne(t.Context(), bson.D{{Key: "_id", Value: "~"}}).Err())
 	s.ok("send", "t")
 }
@@ -211,7 +211,7 @@ func TestMigrateMovesThePermitsOfVersion3(t *testing.T) {
 	_, err = db.Collection("meta").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "schema"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: 3}, {Key: "min_reader", Value: 2}}}})
 	require.NoError(t, err)
 	require.Contains(t, s.fails(ExitRefused, nil, "send", "t").stderr, "run: mscheduler db migrate")
-	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 3 to 9")
+	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 3 to 10")
 	var ids []string
 	require.NoError(t, db.Collection("permits").Distinct(t.Context(), "_id", bson.D{}).Decode(&ids))
 	require.ElementsMatch(t, []string{"run/t#0", "run/t#1"}, ids)

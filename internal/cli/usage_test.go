@@ -195,7 +195,7 @@ func TestVersion(t *testing.T) {
 	}
 	s.ok("version", "-o", "json").json(&v)
 	require.NotEmpty(t, v.Version)
-	require.Equal(t, 9, v.Schema)
+	require.Equal(t, 10, v.Schema)
 }
 
 func TestCompletionForTheUsualShells(t *testing.T) {

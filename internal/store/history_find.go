@@ -52,7 +52,8 @@ const pageBytes = 8 << 20
 // (task id, generation), which no life ever changes, so a life that is there all the while
 // is on exactly one page, also when it moves from the one collection to the other in
 // between. Within a page the tasks are read first: what moves then is found twice and
-// shown once, instead of never. Indexes: _id of the tasks, task of the history.
+// shown once, instead of never. Indexes: _id of the tasks, or those of [rare]
+// statuses; task of the history.
 func (s *History) FindLives(ctx context.Context, f Filter, where Where, e Extent) (LivesPage, error) {
 	for {
 		page, err := s.findLives(ctx, f, where, e)
@@ -82,14 +83,20 @@ func (s *History) findLives(ctx context.Context, f Filter, where Where, e Extent
 		order, all.compare = -1, func(a, b lifeKey) int { return compareKeys(b, a) }
 	}
 	if where != InHistory {
-		docs, end, err := listing{s.tasks, "_id", bson.D{d("_id", order)}, "_id_", "listing tasks"}.read(ctx, f, e)
-		if err != nil {
-			return LivesPage{}, err
+		for _, part := range f.parts() {
+			l := listing{coll: s.tasks, id: "_id", sort: bson.D{d("_id", order)}, index: part.index(), doing: "listing tasks"}
+			if l.own = l.index != ""; !l.own {
+				l.index = "_id_"
+			}
+			docs, end, err := l.read(ctx, part, e)
+			if err != nil {
+				return LivesPage{}, err
+			}
+			all.add(docs, end)
 		}
-		all.add(docs, end)
 	}
 	if where != InTasks {
-		old, end, err := listing{s.history, "task_id", bson.D{d("task_id", order), d("generation", order)}, indexTask, "listing the history"}.read(ctx, f, e)
+		old, end, err := listing{coll: s.history, id: "task_id", sort: bson.D{d("task_id", order), d("generation", order)}, index: indexTask, doing: "listing the history"}.read(ctx, f, e)
 		if err != nil {
 			return LivesPage{}, err
 		}
@@ -115,6 +122,7 @@ type listing struct {
 	id    string // the field that has the task's id
 	sort  bson.D
 	index string
+	own   bool // the index is that of the filter's status
 	doing string
 }
 
@@ -122,7 +130,7 @@ type listing struct {
 // Behind end it does not know any; nil = it knows all.
 func (l listing) read(ctx context.Context, f Filter, e Extent) (docs []bson.Raw, end *lifeKey, err error) {
 	filter := f.queryBy(l.id)
-	if e.Examine > 0 && !f.indexed() {
+	if e.Examine > 0 && !f.indexed(l.own) {
 		if end, err = l.end(ctx, f, e.Examine); err != nil {
 			return nil, nil, err
 		}
@@ -157,11 +165,15 @@ func (l listing) end(ctx context.Context, f Filter, examine int) (*lifeKey, erro
 		ID string `bson:"_id"`
 		Of string `bson:"task_id"`
 	}
-	place := Filter{Tenant: f.Tenant, AfterID: f.AfterID, Descending: f.Descending}
-	if f.Tenant != "" {
-		place.Type = f.Type // ids begin with both
+	f.AfterGeneration = 0
+	q := f.rangeBy(l.id)
+	if l.own {
+		q = append(q, d("status", f.Statuses[0]))
+		if f.Type != "" && f.Tenant == "" {
+			q = append(q, d("type", f.Type))
+		}
 	}
-	cur, err := l.coll.Find(ctx, place.rangeBy(l.id), options.Find().SetSort(l.sort).SetHint(l.index).SetProjection(bson.D{d(l.id, 1)}).
+	cur, err := l.coll.Find(ctx, q, options.Find().SetSort(l.sort).SetHint(l.index).SetProjection(bson.D{d(l.id, 1)}).
 		SetSkip(int64(examine-1)).SetLimit(1))
 	if err != nil {
 		return nil, explain(err, l.doing)
@@ -250,11 +262,17 @@ func (s *History) Count(ctx context.Context, f Filter) (int64, error) {
 func (s *History) CountLives(ctx context.Context, f Filter, where Where) (int64, error) {
 	var sum int64
 	if where != InHistory {
-		n, err := s.tasks.CountDocuments(ctx, f.query())
-		if err != nil {
-			return 0, explain(err, "counting tasks")
+		for _, part := range f.parts() {
+			o := options.Count()
+			if index := part.index(); index != "" {
+				o.SetHint(index)
+			}
+			n, err := s.tasks.CountDocuments(ctx, part.query(), o)
+			if err != nil {
+				return 0, explain(err, "counting tasks")
+			}
+			sum += n
 		}
-		sum += n
 	}
 	if where != InTasks {
 		n, err := s.history.CountDocuments(ctx, f.queryBy("task_id"))
@@ -270,8 +288,10 @@ func (s *History) CountLives(ctx context.Context, f Filter, where Where) (int64,
 func (s *History) StatusCounts(ctx context.Context, f Filter, where Where) (map[string]map[model.Status]int64, error) {
 	out := map[string]map[model.Status]int64{}
 	if where != InHistory {
-		if err := addCounts(ctx, s.tasks, out, f.matching("_id")...); err != nil {
-			return nil, explain(err, "counting tasks")
+		for _, part := range f.parts() { // the server chooses the index: the status is the one of a partial one
+			if err := addCounts(ctx, s.tasks, out, part.matching("_id")...); err != nil {
+				return nil, explain(err, "counting tasks")
+			}
 		}
 	}
 	if where != InTasks {
@@ -285,7 +305,7 @@ func (s *History) StatusCounts(ctx context.Context, f Filter, where Where) (map[
 // matching is the stage of an aggregation for the filter; none for one that selects everything, which
 // is quicker.
 func (f Filter) matching(id string) []bson.E {
-	if q := f.queryBy(id); f.Type != "" || len(q) > 1 {
+	if q := f.queryBy(id); f.Type != "" || len(f.Statuses) > 0 || len(q) > 1 {
 		return []bson.E{d("$match", q)}
 	}
 	return nil

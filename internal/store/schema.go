@@ -9,12 +9,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // SchemaVersion is the version this release writes; it can work on any database whose
 // min_reader is at most that.
 const (
-	SchemaVersion = 9
+	SchemaVersion = 10
 	minReader     = 4 // an older release would keep permits in another collection
 )
 
@@ -33,6 +35,13 @@ const (
 
 	indexCreated = "created" // {created_at, _id} of tokens
 
+	// Of the tasks that have ended without success: {status, _id} and {status, type, _id}, of those
+	// with the one status.
+	indexPending     = "pending"
+	indexPendingType = "pending_type"
+	indexFailure     = "failure"
+	indexFailureType = "failure_type"
+
 	// Of audit, by the field of that name and _id: -1.
 	indexWho       = "who"
 	indexOperation = "operation"
@@ -46,8 +55,10 @@ type indexSpec struct {
 	keys bson.D
 	// only: the field whose existence makes a document part of the index.
 	only string
-	ttl  time.Duration // documents go that long after the time of the key
-	gone bool          // documents go at the time of the key
+	// status: the status that makes a task part of the index; "" = any.
+	status model.Status
+	ttl    time.Duration // documents go that long after the time of the key
+	gone   bool          // documents go at the time of the key
 
 	unique bool
 }
@@ -61,6 +72,12 @@ var indexes = []indexSpec{
 	{coll: "tasks", name: IndexArchive, keys: fields("archive_at"), only: "archive_at"},
 	{coll: "tasks", name: IndexOutbox, keys: fields("outbox_at"), only: "outbox_at"},
 	{coll: "tasks", name: IndexExpire, keys: fields("expire_at"), only: "expire_at"},
+	// Up to MongoDB 4.4 a collection has one index for a pattern of keys, so those of the one status ascend
+	// and those of the other descend: both are read either way.
+	{coll: "tasks", name: indexPending, keys: fields("status", "_id"), status: model.StatusPending},
+	{coll: "tasks", name: indexPendingType, keys: fields("status", "type", "_id"), status: model.StatusPending},
+	{coll: "tasks", name: indexFailure, keys: bson.D{d("status", 1), d("_id", -1)}, status: model.StatusFailure},
+	{coll: "tasks", name: indexFailureType, keys: bson.D{d("status", 1), d("type", 1), d("_id", -1)}, status: model.StatusFailure},
 	{coll: "task_history", name: indexTask, keys: fields("task_id", "generation")},
 	{coll: "task_history", name: IndexOutbox, keys: fields("outbox_at"), only: "outbox_at"},
 	{coll: "task_history", name: "delete", keys: fields("delete_at"), gone: true},
@@ -198,6 +215,9 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 		}
 		if ix.only != "" {
 			o.SetPartialFilterExpression(bson.D{d(ix.only, exists)})
+		}
+		if ix.status != "" {
+			o.SetPartialFilterExpression(bson.D{d("status", ix.status)})
 		}
 		if ix.ttl > 0 || ix.gone {
 			o.SetExpireAfterSeconds(int32(ix.ttl.Seconds()))

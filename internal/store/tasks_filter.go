@@ -62,20 +62,25 @@ func (f Filter) Check() error {
 	return nil
 }
 
-// query: ids begin with tenant and type, so those two make a range of the primary key;
-// the rest is looked at in the documents. Operators' queries get no index of their own:
-// it would cost every task's writes.
+// query: ids begin with tenant and type, so those two make a range of the primary key; so does
+// one status of [rare]. The rest is looked at in the documents: an index for it would cost every
+// task's writes.
 func (f Filter) query() bson.D { return f.queryBy("_id") }
 
 // queryBy is the query for a collection that has the task's id in that field.
 func (f Filter) queryBy(id string) bson.D {
 	q := f.rangeBy(id)
-	if f.Type != "" {
+	switch {
+	case f.Type != "":
 		q = append(q, d("type", f.Type))
-	} else {
+	case len(f.Statuses) == 0: // the sentinel has none of them
 		q = append(q, present)
 	}
-	if len(f.Statuses) > 0 {
+	switch len(f.Statuses) {
+	case 0:
+	case 1: // which a partial index wants to be told
+		q = append(q, d("status", f.Statuses[0]))
+	default:
 		q = append(q, d("status", in(f.Statuses)))
 	}
 	if f.Category != "" {
@@ -122,9 +127,43 @@ func (f Filter) rangeBy(id string) bson.D {
 	return q
 }
 
-// indexed says whether the index on ids selects exactly what the filter does.
-func (f Filter) indexed() bool {
-	return (f.Type == "" || f.Tenant != "") && len(f.Statuses) == 0 && f.Category == "" && f.Creator == "" && f.WorkerID == "" && f.Before.IsZero() && f.After.IsZero()
+// rare are the statuses whose tasks have indexes of their own: of all of them, and by type. Tasks come
+// there only if they end without success, so no claim, ping or success writes to these indexes.
+var rare = map[model.Status]struct{ all, byType string }{
+	model.StatusPending: {indexPending, indexPendingType},
+	model.StatusFailure: {indexFailure, indexFailureType},
+}
+
+// parts are filters of tasks that together select what f does. Each of them has an index of its own if all
+// statuses that are wanted do.
+func (f Filter) parts() []Filter {
+	if len(f.Statuses) == 0 || slices.ContainsFunc(f.Statuses, func(s model.Status) bool { return rare[s].all == "" }) {
+		return []Filter{f}
+	}
+	var out []Filter
+	for _, s := range slices.Compact(slices.Sorted(slices.Values(f.Statuses))) {
+		part := f
+		part.Statuses = []model.Status{s}
+		out = append(out, part)
+	}
+	return out
+}
+
+// index is the one of the tasks that a part of a filter has for itself; "" = none but that of the ids.
+func (f Filter) index() string {
+	if len(f.Statuses) != 1 {
+		return ""
+	}
+	own := rare[f.Statuses[0]]
+	if f.Type != "" && f.Tenant == "" { // ids begin with both
+		return own.byType
+	}
+	return own.all
+}
+
+// indexed says whether an index selects exactly what the filter does: that on ids, or the filter's own.
+func (f Filter) indexed(own bool) bool {
+	return (own || len(f.Statuses) == 0 && (f.Type == "" || f.Tenant != "")) && f.Category == "" && f.Creator == "" && f.WorkerID == "" && f.Before.IsZero() && f.After.IsZero()
 }
 
 func timeRange(from, to time.Time) bson.D {

@@ -15,6 +15,8 @@ import (
 var Lists = map[string][]string{
 	"list-tasks": {
 		"tasks", "tasks?sort=-id", "tasks?limit=1000", "tasks?type=mail", "tasks?tenant=t5", "tasks?tenant=t5&type=mail&sort=-id", "tasks?tenant=-", "tasks?status=New",
+		"tasks?status=Pending", "tasks?status=Failure&sort=-id", "tasks?status=Pending,Failure&limit=7", "tasks?status=Failure&type=mail", "tasks?status=Pending&tenant=t5", "tasks?status=Failure&tenant=t5&type=mail&sort=-id",
+		"tasks?status=Pending&type=nobody", "tasks?status=Failure&creator=nobody",
 		"tasks?creator=rare", "tasks?creator=nobody", "tasks?category=none&sort=-id", "tasks?worker_id=nobody", "tasks?created_before=2020-01-01T00:00:00Z",
 		"tasks?created_after=2100-01-01T00:00:00Z", "tasks?history=also", "tasks?history=only&creator=nobody", "tasks?history=also&creator=nobody&sort=-id",
 	},
@@ -85,8 +87,13 @@ func Fill(t testing.TB, db *mongo.Database, n, few int) {
 	}
 	fill(n, "tasks", func(i int, key string, at time.Time) bson.D {
 		doc := append(bson.D{d("_id", tenant(i)+"/mail/"+key)}, task(i, key, at)...)
-		if i%2 == 0 {
+		switch {
+		case i%2 == 0:
 			return append(doc, d("status", "New"), d("due_at", at), d("audience", bson.A{"*"}))
+		case i%1000 == 15:
+			return append(doc, d("status", "Pending"), d("finished_at", at))
+		case i%500 == 25:
+			return append(doc, d("status", "Failure"), d("finished_at", at), d("archive_at", at.Add(30*24*time.Hour)))
 		}
 		return append(doc, d("status", "Success"), d("finished_at", at), d("archive_at", at.Add(7*24*time.Hour)))
 	})

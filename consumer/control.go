@@ -90,6 +90,7 @@ func (c *Consumer) housekeepingLoop(ctx context.Context) {
 		if !c.isStopping() && (c.presence.Due() || c.health.Trust.WantsClock()) {
 			c.health.Report(c.presence.Beat(ctx))
 		}
+		c.store.Series.Record(ctx, false)
 		if c.held.stalled(c.cfg.Clock.Monotonic(), stallTime) {
 			c.giveBack("nothing has started for a while")
 		}

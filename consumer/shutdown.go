@@ -32,12 +32,14 @@ func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
 			<-returned
 			c.writeLast(context.Background())
 			c.writeOutcomes(context.Background())
+			c.store.Series.Record(context.Background(), true)
 			c.endService()
 		}()
 		c.log.Error().Strs("executions", left).Msg("handlers ignored the cancellation of their context and are still running")
 		return &LeftError{Executions: left}
 	}
 	c.writeOutcomes(c.hurry)
+	c.store.Series.Record(c.hurry, true)
 	c.goodbye()
 	c.endService()
 	keepers.Wait()

@@ -12,6 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/measure"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -91,7 +93,8 @@ func TestATickCostsFourCommandsAndItsEndHardlyAnother(t *testing.T) {
 		_, got := c.round(max(r.NextFireAt.Sub(c.p.store.Clock.Now())+time.Millisecond, 0))
 		removals += got["update tasks"]
 		delete(got, "update tasks")
-		if n > 0 { // the first one reads the types, too
+		delete(got, "update series") // once a minute
+		if n > 0 {                   // the first one reads the types, too
 			require.Equal(t, map[string]int{"aggregate control": 1, "update periodic_rules": 1, "insert tasks": 1, "update periodic_runs": 1}, got, "tick %d", n)
 		}
 		r, err = c.p.Get(t.Context(), r.ID)
@@ -107,4 +110,31 @@ func TestATickCostsFourCommandsAndItsEndHardlyAnother(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, r.Planned)
 	require.Zero(t, r.PlannedAt)
+}
+
+// How late ticks were is counted by the minute, for all rules together.
+func TestTheLatenessOfTicksCostsACommandAMinute(t *testing.T) {
+	c := newCounted(t)
+	r, err := c.p.Create(t.Context(), schedule.Spec{Name: "a", Cron: "* * * * *", Type: "tick"})
+	require.NoError(t, err)
+	_, err = c.p.Enable(t.Context(), r.ID, 0)
+	require.NoError(t, err)
+	const ticks = 5
+	recorded := 0
+	for range ticks {
+		r, err := c.p.Get(t.Context(), r.ID)
+		require.NoError(t, err)
+		_, got := c.round(r.NextFireAt.Sub(c.p.store.Clock.Now()) + 20*time.Second)
+		require.LessOrEqual(t, got["update series"], 1)
+		recorded += got["update series"]
+	}
+	require.Equal(t, ticks-1, recorded, "each but the first begins another minute")
+	fine, now := measure.Resolutions[0], c.p.store.Clock.Now()
+	slots, err := c.p.store.Series.Of(t.Context(), fine, "", now.Add(-time.Hour), now.Add(time.Hour)) // the heartbeat has read the time again
+	require.NoError(t, err)
+	late := int64(0)
+	for _, s := range slots {
+		late += s.Late[lifecycle.OutcomePeriodic].Over(10 * time.Second)
+	}
+	require.EqualValues(t, ticks, late)
 }

@@ -39,12 +39,12 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		if out.Lost > 0 {
 			rivals++
 		}
-		won, used := make([]*model.Task, len(out.Won)), make([]limits.Grant, len(out.Won))
+		used := make([]limits.Grant, len(out.Won))
 		for i, w := range out.Won {
-			won[i], used[i] = w.After, out.Grants[w.Before]
+			used[i] = out.Grants[w.Before]
 			f.p.memory.hear(w.After) // it may want further workers
 		}
-		if err := f.begin(ctx, won, used); err != nil {
+		if err := f.begin(ctx, out.Won, used); err != nil {
 			return err
 		}
 		if out.Lost+out.Unwritable+len(out.Held) == 0 && (out.Refused == 0 || all) {
@@ -76,7 +76,7 @@ func (f *fetch) find(ctx context.Context, c *crowd, rivals int) (found, dealt []
 // begin takes what was won into the result when it may begin: where the type has a rate, in
 // the time of its start. What came too late for that is given back, and what the caller does
 // not wait for, also where that has ended ctx.
-func (f *fetch) begin(ctx context.Context, won []*model.Task, used []limits.Grant) error {
+func (f *fetch) begin(ctx context.Context, won []store.Write, used []limits.Grant) error {
 	var last time.Time
 	for _, g := range used {
 		if g.From.After(last) {
@@ -93,7 +93,7 @@ func (f *fetch) begin(ctx context.Context, won []*model.Task, used []limits.Gran
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingBack)
 	defer cancel()
-	for i, t := range won {
+	for i, w := range won {
 		early, reason := used[i].From.After(now), ""
 		switch {
 		case early:
@@ -101,10 +101,10 @@ func (f *fetch) begin(ctx context.Context, won []*model.Task, used []limits.Gran
 		case used[i].Late(now):
 			reason = "its start by the rate limit had passed"
 		default:
-			f.take(t)
+			f.take(w.After, w.Before.DueAt)
 			continue
 		}
-		_, err := f.p.room.GiveBack(ctx, input.HandleOf(t, f.exec), reason)
+		_, err := f.p.room.GiveBack(ctx, input.HandleOf(w.After, f.exec), reason)
 		if err == nil && early { // its permits went with its end
 			used[i].Permits = nil
 			f.p.room.Limits.Return(used[i])

@@ -199,8 +199,9 @@ func (f *fetch) newClaimer(ctx context.Context) *claim.Claimer {
 	}
 }
 
-// take puts an execution into the result.
-func (f *fetch) take(t *model.Task) {
+// take puts an execution into the result, which was due at that time.
+func (f *fetch) take(t *model.Task, due time.Time) {
+	f.p.room.Started(t.Type, due)
 	_, w := lifecycle.ExecutionOf(t, f.exec)
 	eff, _ := f.terms(t)
 	x := Fetched{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -24,7 +25,7 @@ func TestWhatIsNotWaitedForIsGivenBackBeforeItsStart(t *testing.T) {
 		return b.get(task.ID)
 	}
 	at := b.p.room.Store.Clock.Now()
-	tasks := []*model.Task{claimed(now), claimed(later)}
+	tasks := []store.Write{{Before: now, After: claimed(now)}, {Before: later, After: claimed(later)}}
 	grants := []limits.Grant{
 		{From: at.Add(-time.Hour), Until: at.Add(2 * time.Hour)},
 		{From: at.Add(time.Hour), Until: at.Add(2 * time.Hour)},

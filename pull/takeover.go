@@ -40,7 +40,7 @@ func (f *fetch) takeOver(ctx context.Context) error {
 	out, err := f.claimer.TakeOver(ctx, l.TakeOvers, f.exec)
 	for _, w := range out.Won {
 		f.p.memory.hear(w.After) // it may want further workers
-		f.take(w.After)
+		f.take(w.After, w.Before.LapseAt)
 	}
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/measure"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -72,13 +75,14 @@ func (r *Room) GiveBack(ctx context.Context, h input.Handle, reason string) (*mo
 // finish ends the execution. doing says in errors what was tried.
 func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lifecycle.Outcome) (*model.Task, error) {
 	listened := false // a process of ours runs the handler, and hears of signals
+	var ended *ending // nil = the execution has ended before
 	var late *lifecycle.LateError
 	t, err := r.change(ctx, doing+" an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
 		_, w := lifecycle.ExecutionOf(t, h.ExecID)
 		if w == nil || t.Generation != h.Generation {
 			return nil, model.ErrFenced
 		}
-		listened = !w.Parked && !w.Pulled
+		listened, ended = !w.Parked && !w.Pulled, nil
 		if lifecycle.Repeats(t, w, out) {
 			return t, nil
 		}
@@ -90,6 +94,7 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 		if err != nil {
 			return nil, err
 		}
+		ended = &ending{t.Type, out.Kind, now.Sub(w.ClaimedAt), w.Pulled && !out.Unstarted}
 		if !after.DueAt.IsZero() && t.DueAt.IsZero() {
 			// Its worker would remember when to look again; here nobody does.
 			after.WakeAt = now
@@ -102,6 +107,9 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 	if err != nil {
 		return nil, err
 	}
+	if ended != nil && !store.InTransaction(ctx) { // of which nobody knows yet whether it counts
+		r.ended(*ended)
+	}
 	if listened {
 		// The handler still runs, for nothing. Its worker would find out at its next ping.
 		if err := r.Signal(ctx, t); err != nil {
@@ -109,4 +117,29 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 		}
 	}
 	return t, nil
+}
+
+// ending is the end of an execution.
+type ending struct {
+	typ    string
+	kind   model.FailKind
+	took   time.Duration
+	pulled bool // and begun, by a worker that counts nothing itself
+}
+
+// ended counts the end of an execution. The process that ran the handler of a parked one has counted how long
+// that took.
+func (r *Room) ended(e ending) {
+	m := r.Store.Measure.Types.Of(e.typ)
+	m.Ended.Of(cmp.Or(string(e.kind), measure.Success)).Add(1)
+	if e.pulled {
+		m.Ran.Observe(e.took)
+	}
+	r.series.soon()
+}
+
+// Started counts an execution that a worker has pulled, which was due at that time.
+func (r *Room) Started(typ string, due time.Time) {
+	r.Store.Measure.Types.Of(typ).Delay.Observe(r.Store.Clock.Now().Sub(due))
+	r.series.soon()
 }

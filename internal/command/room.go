@@ -43,6 +43,7 @@ type Room struct {
 
 	committed *committed
 	together  *together
+	series    recorder
 	listeners atomic.Pointer[[]func(*model.Task)]
 
 	mu     sync.Mutex
@@ -68,6 +69,7 @@ func Open(c Config) (*Room, error) {
 	r.Limits = limits.New(s, r.Types, c.Logger, func() {})
 	r.committed = newCommitted(s, c.Logger)
 	r.together = newTogether(s.Tasks)
+	r.series = recorder{store: s}
 	return r, nil
 }
 
@@ -165,6 +167,7 @@ func (r *Room) Close(ctx context.Context) error {
 		f()
 	}
 	r.committed.close(ctx)
+	r.series.close(ctx)
 	r.Follow.Close()
 	_ = r.Limits.Wait(ctx) // what it cannot give back in time is the sweeper's
 	r.Limits.Close()

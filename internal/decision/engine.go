@@ -141,8 +141,11 @@ func (e *Engine) Round(ctx context.Context) time.Duration {
 	}
 	// What is wrong with one thing does not keep the engine from the others; a server that is
 	// away does.
-	if !outage && decided-e.beaten >= store.HeartbeatInterval {
-		shares[0].err = errors.Join(shares[0].err, e.beat(ctx))
+	if !outage {
+		shares[0].store.Series.Record(ctx, false)
+		if decided-e.beaten >= store.HeartbeatInterval {
+			shares[0].err = errors.Join(shares[0].err, e.beat(ctx))
+		}
 	}
 	pause := longest
 	for _, s := range shares {

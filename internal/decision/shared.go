@@ -113,6 +113,7 @@ func (s *shared) settle() bool {
 	}
 	switch {
 	case !here:
+		gone[0].store.Series.Record(context.WithoutCancel(gone[0].ctx), true)
 		gone[0].signOff(gone[0].ctx, s.id)
 	case !slices.Equal(s.members, members):
 		s.members, s.beaten = members, -longest // the others learn of it

@@ -1,6 +1,6 @@
-// Package measure counts what a process does, for package metrics. Counting is a few atomic additions
-// where the work is done; whoever reads pays for the rest. Nothing here knows Prometheus, so services
-// that do not export metrics do not link it.
+// Package measure counts what a process does, for package metrics and for the series that charts show.
+// Counting is a few atomic additions where the work is done; whoever reads pays for the rest. Nothing here
+// knows Prometheus, so services that do not export metrics do not link it.
 package measure
 
 import (
@@ -23,7 +23,8 @@ type Set struct {
 	Lateness Family[Durations]    // by kind of document: how late an engine decided what was due
 	Ticks    Family[atomic.Int64] // by what became of them
 
-	workers workers
+	workers  workers
+	recorder recorder
 }
 
 // Claimed counts claims that were written.

@@ -116,6 +116,7 @@ var indexes = []indexSpec{
 	{coll: "audit", name: indexResource, keys: bson.D{d("resource", 1), d("_id", -1)}, only: "resource"},
 	{coll: "audit", name: indexTenant, keys: bson.D{d("tenant", 1), d("_id", -1)}, only: "tenant"},
 	{coll: "audit", name: "delete", keys: fields("delete_at"), gone: true},
+	{coll: "series", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "permits", name: indexOf, keys: fields("type", "key"), only: "type"},
 	{coll: "permits", name: indexLook, keys: fields("look_at"), only: "look_at"},
 	{coll: "permits", name: "task", keys: fields("task"), only: "task"},

@@ -42,6 +42,7 @@ type Store struct {
 	Tokens  *Tokens
 	Answers *Answers
 	Audit   *Audit
+	Series  *Series
 }
 
 // core is what the types of all collections share: the connection, the clock, and what
@@ -52,7 +53,7 @@ type core struct {
 	local  clock.Clock
 	log    zerolog.Logger
 
-	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, flows, flowNodes, plans, planHistory, planResults, tokens, answers, audit, meta *mongo.Collection
+	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, flows, flowNodes, plans, planHistory, planResults, tokens, answers, audit, series, meta *mongo.Collection
 
 	Clock *Clock
 	// Measure is what this process measures of the database.
@@ -118,6 +119,7 @@ func Open(c Config) (*Store, error) {
 	s.tokens = db.Collection(c.Prefix + "tokens")
 	s.answers = db.Collection(c.Prefix + "answers")
 	s.audit = db.Collection(c.Prefix + "audit")
+	s.series = db.Collection(c.Prefix + "series")
 	s.meta = db.Collection(c.Prefix + "meta")
 	s.Measure = measure.Of(s.Namespace())
 	return furnish(s), nil

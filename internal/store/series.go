@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/measure"
+)
+
+// Series is the collection series: what all processes together have done in each slot of time, for charts.
+type Series struct{ *core }
+
+// SeriesSlot is one document of series: a slot of one type, or of all types together.
+type SeriesSlot struct {
+	ID    string                       `bson:"_id"`
+	Type  string                       `bson:"type"` // "" = all types together
+	At    time.Time                    `bson:"at"`   // when it begins
+	Ended map[string]int64             `bson:"ended"`
+	Delay measure.Histogram            `bson:"delay"`
+	Ran   measure.Histogram            `bson:"ran"`
+	Late  map[string]measure.Histogram `bson:"late"` // of all types together alone, by kind
+}
+
+// recordTime bounds a record: what its caller does next must not wait long, and a stop neither.
+const recordTime = 5 * time.Second
+
+// Record adds to the series what this process has counted in the minute that is over. It costs nothing until then,
+// nor where nothing was counted, and no more where much of a process calls it. A last record adds at once what
+// was counted up to now.
+//
+// Charts are no ledger. What a crashed process counted in its last minute is lost. What is known not to be
+// written comes with the next record. A write whose answer was lost may count or not; where the server cannot tell
+// a repetition, it may count twice. left says that something is to be written again. Index: _id.
+func (s *Series) Record(ctx context.Context, last bool) (left bool) {
+	now := s.Clock.Now()
+	if now.IsZero() { // nothing was done yet
+		return false
+	}
+	s.Measure.Record(now, last, func(added []measure.Added) []measure.Added {
+		ctx, cancel := context.WithTimeout(Outside(ctx), recordTime)
+		defer cancel()
+		again, err := s.add(ctx, added)
+		if len(again) > 0 && len(again) < len(added) { // others made those slots at the same moment
+			again, err = s.add(ctx, again)
+		}
+		left = len(again) > 0
+		if err = explain(err, "adding to the series"); err != nil && !left && !errors.Is(err, context.Canceled) {
+			s.log.Warn().Err(err).Msg("could not add to the series; charts may lack what this process did in a minute")
+		}
+		return again
+	})
+	return left
+}
+
+// add adds to slots, and returns those that are known not to be written.
+func (s *Series) add(ctx context.Context, added []measure.Added) ([]measure.Added, error) {
+	_, err := s.series.BulkWrite(ctx, collect(added, addition), options.BulkWrite().SetOrdered(false))
+	return unwritten(added, err), err
+}
+
+// addition is the write of one slot.
+func addition(a measure.Added) mongo.WriteModel {
+	var inc bson.D
+	for what, n := range a.Counts {
+		inc = append(inc, d(what, n))
+	}
+	return mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", slotID(a.Resolution, a.Type, a.At))}).SetUpdate(bson.D{
+		d("$inc", inc),
+		d("$setOnInsert", bson.D{d("type", a.Type), d("at", a.At), d("delete_at", a.At.Add(a.Resolution.Slot+a.Resolution.Kept))}),
+	})
+}
+
+// unwritten are those that are known not to be written. What the server refuses for good is not among them.
+func unwritten(added []measure.Added, err error) (left []measure.Added) {
+	var bulk mongo.BulkWriteException
+	if !errors.As(err, &bulk) {
+		if Classify(err) == Retry {
+			return added
+		}
+		return nil
+	}
+	for _, e := range bulk.WriteErrors {
+		// A duplicate is a slot that another process made at the same moment.
+		if e.Index < len(added) && (e.Code == duplicateKey || slices.Contains(notBegunCodes, e.Code)) {
+			left = append(left, added[e.Index])
+		}
+	}
+	return left
+}
+
+// slotID names a slot; the ids of a type sort by time.
+func slotID(r measure.Resolution, typ string, at time.Time) string {
+	return r.Name + "/" + typ + "/" + at.UTC().Format(slotFormat)
+}
+
+const slotFormat = "2006-01-02T15:04Z"
+
+// Of reads the slots of a type that begin in [from, until), in their order; those in which nothing happened do
+// not exist. The type "" is all types together. Index: _id.
+func (s *Series) Of(ctx context.Context, r measure.Resolution, typ string, from, until time.Time) ([]SeriesSlot, error) {
+	return s.read(ctx, bson.D{d("_id", bson.D{d("$gte", slotID(r, typ, from)), d("$lt", slotID(r, typ, until))})}, options.Find())
+}
+
+// mostSlots bounds what [Series.Ended] reads.
+const mostSlots = 20_000
+
+// Ended reads the slots of each type that begin in [from, until), without those of all types together, and only
+// how executions ended. more says that there are others. Index: _id, of which it reads one resolution.
+func (s *Series) Ended(ctx context.Context, r measure.Resolution, from, until time.Time) (slots []SeriesSlot, more bool, err error) {
+	slots, err = s.read(ctx, bson.D{
+		d("_id", bson.D{d("$gte", r.Name+"/"), d("$lt", r.Name+"0")}), // the character before 0 is the slash
+		d("at", bson.D{d("$gte", from), d("$lt", until)}), d("type", bson.D{d("$ne", "")}),
+	}, options.Find().SetProjection(fields("type", "at", "ended")).SetLimit(mostSlots+1))
+	more = len(slots) > mostSlots
+	return slots[:min(len(slots), mostSlots)], more, err
+}
+
+func (s *Series) read(ctx context.Context, filter bson.D, o *options.FindOptionsBuilder) (slots []SeriesSlot, err error) {
+	err = readEach(ctx, s.series, "reading the series", filter, o.SetSort(fields("_id")).SetHint("_id_").SetBatchSize(mostSlots), func(doc bson.Raw) bool {
+		var slot SeriesSlot
+		if err := codec.Decode(doc, &slot); err != nil {
+			s.complain(s.series, doc, err)
+		} else {
+			slots = append(slots, slot)
+		}
+		return true
+	})
+	return slots, err
+}

@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"consumer":             {"core", "internal/workerevent", "internal/store", "internal/fetchplan", "internal/finish", "internal/tasktypes", "internal/claim", "internal/control", "internal/decision", "internal/health", "internal/lapse", "internal/lease", "internal/limits", "internal/outcome", "internal/presence", "internal/stream", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
 	"internal/workerevent": {},
 	"internal/census":      {"core", "internal/store"},
-	"internal/stats":       {"core", "internal/census", "internal/store"},
+	"internal/stats":       {"core", "internal/census", "internal/store", "internal/tickplan"},
 	"internal/probe":       {"internal/store"},
 	"internal/calendar":    {},
 	"internal/rulespec":    {"core", "internal/calendar", "internal/httptarget", "internal/secret", "internal/tickplan"},

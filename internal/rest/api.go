@@ -154,6 +154,7 @@ func (s *API) addOperations() {
 	s.addChanges()
 	s.addExplain()
 	s.addStats()
+	s.addSeries()
 	s.addBulk()
 	s.addTypes()
 	s.addFlows()

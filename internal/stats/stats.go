@@ -46,6 +46,7 @@ type Stats struct {
 type Queue struct {
 	CountedAt string      `json:"counted_at" format:"date-time"`
 	Complete  bool        `json:"complete" doc:"false: a count took too long, and is that of an earlier census"`
+	NextTick  string      `json:"next_tick_at,omitempty" format:"date-time" doc:"the earliest tick of an enabled rule that no engine has decided yet"`
 	Types     []TypeQueue `json:"types" doc:"types beyond the first hundred are one, named other"`
 }
 
@@ -122,7 +123,7 @@ func Of(ctx context.Context, s *store.Store, taker *census.Taker, q Query) (Stat
 }
 
 func queueOf(c *store.Census, typ string) *Queue {
-	out := &Queue{CountedAt: stamp(c.At), Complete: c.Complete, Types: []TypeQueue{}}
+	out := &Queue{CountedAt: stamp(c.At), Complete: c.Complete, NextTick: stamp(c.Rules.Oldest), Types: []TypeQueue{}}
 	for _, t := range c.Types {
 		if typ == "" || typ == t.Type {
 			out.Types = append(out.Types, TypeQueue{t.Type, t.Due.N, stamp(t.Due.Oldest), t.Delayed, t.Running})

@@ -49,7 +49,9 @@ var Lists = map[string][]string{
 		"audit", "audit?tenant=t5", "audit?tenant=rare", "audit?tenant=nobody", "audit?who=os/me", "audit?who=nobody", "audit?operation=send-task&outcome=failed", "audit?kind=nothing",
 		"audit?resource=-/mail/nothing", "audit?after=2100-01-01T00:00:00Z", "audit?before=2020-01-01T00:00:00Z",
 	},
-	"get-stats": {"stats", "stats?tenant=t5", "stats?tenant=t5&type=mail", "stats?type=mail&window_ms=60000"},
+	"get-series":          {"series", "series?window=week&type=mail", "series?window=day&type=nobody"},
+	"get-series-of-types": {"series/types", "series/types?window=day"},
+	"get-stats":           {"stats", "stats?tenant=t5", "stats?tenant=t5&type=mail", "stats?type=mail&window_ms=60000"},
 }
 
 // Fill stores n tasks and n past lives, and n/few of each other thing that tasks, rules, flows, streams and plans
@@ -132,6 +134,14 @@ func Fill(t testing.TB, db *mongo.Database, n, few int) {
 		rule := fmt.Sprintf("r%07d", i%10)
 		return bson.D{d("_id", rule+"@"+key), d("rule_id", rule), d("rule_name", rule), d("tenant", tenant(i)), d("nominal", at), d("status", status(i, "SUCCESS", "SCHEDULED", "SKIPPED")),
 			d("task_id", tenant(i)+"/mail/"+key), d("rev", int64(1)), d("at", at)}
+	})
+	fill(few, "series", func(i int, _ string, _ time.Time) bson.D { // of a hundred types, all that is kept
+		slot := []struct {
+			name string
+			long time.Duration
+		}{{"minute", time.Minute}, {"quarter", 15 * time.Minute}, {"hours", 2 * time.Hour}}[i%3]
+		typ, at := fmt.Sprintf("t%02d", i/3%100), time.Now().UTC().Truncate(slot.long).Add(-time.Duration(i/300)*slot.long)
+		return bson.D{d("_id", fmt.Sprint(slot.name, "/", typ, "/", at.Format("2006-01-02T15:04Z"))), d("type", typ), d("at", at), d("ended", bson.D{d("success", int64(i)), d("error", int64(1))})}
 	})
 	fill(few, "audit", func(i int, key string, at time.Time) bson.D {
 		return bson.D{d("_id", "0"+key), d("at", at), d("who", "os/me"), d("from", "here"), d("door", "cli"), d("operation", "send-task"), d("kind", "task"), d("resource", tenant(i)+"/mail/"+key), d("tenant", tenant(i)), d("outcome", "ok")}

@@ -80,6 +80,7 @@ type Page struct {
 // appears once, and so does a life that moves to the history in between, if the filter includes
 // the history. A page may have fewer than size tasks, or none, and still have a Next: it takes at most
 // about 8 MiB, and the server looks at no more than 10,000 lives for it, or twice as many with the history.
+// If this release cannot read some tasks, Find returns the others and a [*model.UnreadableError] with the ids.
 func (a *Admin) Find(ctx context.Context, f Filter, size int, token string) (Page, error) {
 	if size == 0 {
 		size = defaultPageSize
@@ -98,16 +99,21 @@ func (a *Admin) Find(ctx context.Context, f Filter, size int, token string) (Pag
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{Documents: found.Docs}
-	for _, doc := range page.Documents {
+	page, bad := Page{}, &model.UnreadableError{Documents: map[string]error{}}
+	for _, doc := range found.Docs {
 		t, err := store.Decode(doc)
 		if err != nil {
-			return Page{}, fmt.Errorf("finding tasks: %w", err)
+			id := doc.Lookup("_id").StringValue() // the list is sorted by it
+			bad.Documents[id] = fmt.Errorf("the task %s cannot be read: %w", id, err)
+			continue
 		}
-		page.Tasks = append(page.Tasks, t)
+		page.Tasks, page.Documents = append(page.Tasks, t), append(page.Documents, doc)
 	}
 	if found.Next != nil {
 		page.Next = f.token(*found.Next)
+	}
+	if len(bad.Documents) > 0 {
+		return page, fmt.Errorf("finding tasks: %w", bad)
 	}
 	return page, nil
 }

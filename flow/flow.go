@@ -231,7 +231,8 @@ func (f *Flows) Get(ctx context.Context, id string) (*graph.Flow, error) {
 
 // List returns at most limit flows (1 to 1,000), the last changed first, without their Nodes. tenant
 // and status select flows ("" = all; the tenant [model.NoTenant] = those without one). The list begins
-// behind the flow after (nil = at the beginning): List reads only its ID and UpdatedAt.
+// behind the flow after (nil = at the beginning): List reads only its ID and UpdatedAt. If this release
+// cannot read some flows, List returns the others and a [*model.UnreadableError] with their ids.
 //
 // The database reads flows of the status in the order of their changes until it has found limit of the tenant. For a
 // tenant with few flows among many that may be all of them: bound the time by ctx.
@@ -243,7 +244,15 @@ func (f *Flows) List(ctx context.Context, tenant string, status graph.Status, af
 	if after != nil {
 		span.At, span.ID = after.UpdatedAt, after.ID
 	}
-	return f.store.Flows.List(ctx, store.FlowFilter{Tenant: tenant, Status: status}, span)
+	docs, unread, err := f.store.Flows.List(ctx, store.FlowFilter{Tenant: tenant, Status: status}, span)
+	if err == nil && len(unread) > 0 {
+		bad := &model.UnreadableError{Documents: map[string]error{}}
+		for _, u := range unread {
+			bad.Documents[u.ID] = fmt.Errorf("the flow %s cannot be read: %w", u.ID, u.Err)
+		}
+		err = fmt.Errorf("listing flows: %w", bad)
+	}
+	return docs, err
 }
 
 // Await waits until the flow is FINISH or PENDING, and returns it. If it is PENDING, a person must

@@ -31,7 +31,8 @@ type RunFilter struct {
 // Runs reads the records of a rule, or of all rules if ruleID is "", the newest nominal time
 // first, or the oldest. It returns at most limit runs, from 1 to 1,000, that follow the given one
 // (nil = from the first). A result with fewer than limit runs is the last page. Runs reads the state of a run
-// that has not ended from its task.
+// that has not ended from its task. If this release cannot read some records, Runs returns the others and a
+// [*model.UnreadableError] with their ids.
 //
 // The database reads the records of the rule, from From to To, until it has found limit that the filter selects.
 // If few are of the tenant, or have one of the statuses, that may be all of them: name a rule or a span, or bound
@@ -45,10 +46,19 @@ func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *
 	if after != nil {
 		span.At, span.ID = after.Nominal, after.ID
 	}
+	bad := &model.UnreadableError{Documents: map[string]error{}}
+	defer func() {
+		if err == nil && len(bad.Documents) > 0 {
+			err = fmt.Errorf("listing runs: %w", bad)
+		}
+	}()
 	for {
-		page, err := p.store.Runs.List(ctx, q, span)
+		page, unread, err := p.store.Runs.List(ctx, q, span)
 		if err != nil {
 			return nil, err
+		}
+		for _, u := range unread {
+			bad.Documents[u.ID] = fmt.Errorf("the run %s cannot be read: %w", u.ID, u.Err)
 		}
 		if err := p.asTheyAre(ctx, page); err != nil {
 			return nil, err
@@ -61,11 +71,14 @@ func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *
 				return out, nil
 			}
 		}
-		if len(page) < span.Limit {
+		if len(page)+len(unread) < span.Limit || len(page) == 0 && span.Limit == 1000 {
 			return out, nil
 		}
-		last := page[len(page)-1]
-		span.At, span.ID, span.Limit = last.Nominal, last.ID, min(2*span.Limit, 1000)
+		if len(page) > 0 {
+			last := page[len(page)-1]
+			span.At, span.ID = last.Nominal, last.ID
+		}
+		span.Limit = min(2*span.Limit, 1000)
 	}
 }
 

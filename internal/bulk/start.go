@@ -145,7 +145,8 @@ func (b *Jobs) Get(ctx context.Context, tenant, id string) (*JobState, error) {
 // there once for each life.
 func (b *Jobs) List(ctx context.Context, tenant string, size int, token string) (jobs []*JobState, next string, err error) {
 	page, err := b.admin.Find(ctx, admin.Filter{Tenant: tenant, Type: TaskType, Past: true}, size, token)
-	if err != nil {
+	var unread *model.UnreadableError // the list of tasks names those
+	if err != nil && !errors.As(err, &unread) {
 		return nil, "", err
 	}
 	jobs = []*JobState{}

@@ -55,18 +55,19 @@ func (f *flowsCommand) list() *cobra.Command {
 			}
 			return f.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 				flows, err := c.flows.List(ctx, tenant, wanted, from, limit)
-				next := ""
-				if err == nil && len(flows) == limit {
+				unread, next := unread{}, ""
+				if err = unread.add(err); err == nil && len(flows) > 0 && len(flows)+len(unread) == limit {
 					var more []*graph.Flow
-					last := flows[limit-1]
-					if more, err = c.flows.List(ctx, tenant, wanted, last, 1); len(more) > 0 {
+					last := flows[len(flows)-1]
+					more, err = c.flows.List(ctx, tenant, wanted, last, min(1+len(unread), 1000))
+					if err = unread.add(err); len(more) > 0 {
 						next = view.Time(last.UpdatedAt) + " " + human.FlowID(last.ID)
 					}
 				}
 				if err != nil {
 					return err
 				}
-				return f.printFlows(ctx, c, flows, next)
+				return unread.after(f.printFlows(ctx, c, flows, next))
 			})(cmd, nil)
 		},
 	}

@@ -293,12 +293,16 @@ func (f *flowsCommand) lines() *cobra.Command {
 }
 
 func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, limit int) error {
-	views := []view.Stream{}
+	views, unread := []view.Stream{}, unread{}
 	t := newTable("STREAM", "STATUS", "INIT", "WAIT", "NODE", "SINCE", "WHY")
 	for after, more := "", true; more && len(views) < limit; {
-		docs, err := c.store.Flows.Streams(ctx, after, limit)
+		docs, broken, err := c.store.Flows.Streams(ctx, after, limit)
 		if err != nil {
 			return err
+		}
+		for _, b := range broken {
+			after = max(after, b.ID)
+			unread[b.ID] = fmt.Errorf("the stream %s cannot be read: %w", b.ID, b.Err)
 		}
 		ids := make([]string, len(docs))
 		for i, doc := range docs {
@@ -309,7 +313,7 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 			return err
 		}
 		for _, doc := range docs {
-			after = doc.ID
+			after = max(after, doc.ID)
 			v := view.StreamOf(doc, init[doc.ID])
 			if !all && v.Idle() || len(views) == limit {
 				continue
@@ -328,7 +332,7 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 			}
 			t.add(v.Stream, status, fmt.Sprint(v.Init), fmt.Sprint(v.Wait), node, since, human.OneLine(v.Reason, 80))
 		}
-		more = len(docs) == limit
+		more = len(docs)+len(broken) == limit
 	}
-	return f.resultTable(map[string]any{"streams": views}, t, "no streams with a backlog; --all lists idle ones")
+	return unread.after(f.resultTable(map[string]any{"streams": views}, t, "no streams with a backlog; --all lists idle ones"))
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,39 +24,34 @@ func (r *rulesCommand) list() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(rules) > 0 || len(unread.Documents) == 0 {
-				if err := r.printRules(ctx, d, rules); err != nil {
-					return err
-				}
+			if len(rules) > 0 || len(unread) == 0 {
+				err = r.printRules(ctx, d, rules)
 			}
-			if len(unread.Documents) > 0 {
-				return unread // what was listed is not all
-			}
-			return nil
+			return unread.after(err)
 		}),
 	}
 }
 
 // all reads all rules of a tenant ("" = of all), and names those that cannot be read.
-func (d *connection) all(ctx context.Context, tenant string) (rules []*schedule.Rule, unread *model.UnreadableError, err error) {
-	unread = &model.UnreadableError{Documents: map[string]error{}}
+func (d *connection) all(ctx context.Context, tenant string) (rules []*schedule.Rule, broken unread, err error) {
+	broken = unread{}
 	const size = 1000
 	for after := ""; ; {
 		page, err := d.rules.List(ctx, tenant, after, size)
-		var some *model.UnreadableError
-		if err != nil && !errors.As(err, &some) {
+		some := unread{}
+		if err := some.add(err); err != nil {
 			return nil, nil, err
 		}
 		n := len(page)
 		if rules = append(rules, page...); n > 0 {
 			after = page[n-1].Living
 		}
-		if some != nil {
-			maps.Copy(unread.Documents, some.Documents)
-			n, after = n+len(some.Documents), max(after, slices.Max(slices.Collect(maps.Keys(some.Documents))))
+		for living := range some {
+			n, after = n+1, max(after, living)
 		}
+		maps.Copy(broken, some)
 		if n < size {
-			return rules, unread, nil
+			return rules, broken, nil
 		}
 	}
 }

@@ -80,11 +80,12 @@ func (r *rulesCommand) runs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			runs, next, err := d.runsPage(ctx, id, filter, after, f.limit)
+			unread := unread{}
+			runs, next, err := d.runsPage(ctx, id, filter, after, f.limit, unread)
 			if err != nil {
 				return err
 			}
-			return r.printRuns(rule, runs, next, d.at)
+			return unread.after(r.printRuns(rule, runs, next, d.at))
 		},
 	}
 	cmd.Flags().StringSliceVar(&f.status, "status", nil, "only runs with one of these statuses")
@@ -117,9 +118,10 @@ func (d *connection) runAfter(ctx context.Context, id string) (*schedule.Run, er
 	return run, err
 }
 
-// runsPage reads a page of runs, and the id of the last if there are more.
-func (d *connection) runsPage(ctx context.Context, rule string, f periodic.RunFilter, after *schedule.Run, limit int) (runs []*schedule.Run, next string, err error) {
-	if runs, err = d.rules.Runs(ctx, rule, f, after, limit); err != nil || len(runs) < limit {
+// runsPage reads a page of runs, and the id of the last if there are more. It adds those that cannot be read to unread.
+func (d *connection) runsPage(ctx context.Context, rule string, f periodic.RunFilter, after *schedule.Run, limit int, unread unread) (runs []*schedule.Run, next string, err error) {
+	runs, err = d.rules.Runs(ctx, rule, f, after, limit)
+	if err = unread.add(err); err != nil || len(runs) < limit {
 		return runs, "", err
 	}
 	last := runs[limit-1]
@@ -127,7 +129,7 @@ func (d *connection) runsPage(ctx context.Context, rule string, f periodic.RunFi
 	if len(more) > 0 {
 		next = last.ID
 	}
-	return runs, next, err
+	return runs, next, unread.add(err)
 }
 
 func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next string, now time.Time) error {

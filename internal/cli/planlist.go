@@ -66,18 +66,19 @@ func (p *plansCommand) list() *cobra.Command {
 			}
 			return p.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 				plans, err := c.plans.List(ctx, f, from, limit)
-				next := ""
-				if err == nil && len(plans) == limit {
+				unread, next := unread{}, ""
+				if err = unread.add(err); err == nil && len(plans) > 0 && len(plans)+len(unread) == limit {
 					var more []*repeat.Plan
-					last := plans[limit-1]
-					if more, err = c.plans.List(ctx, f, last, 1); len(more) > 0 {
+					last := plans[len(plans)-1]
+					more, err = c.plans.List(ctx, f, last, min(1+len(unread), 1000))
+					if err = unread.add(err); len(more) > 0 {
 						next = view.Time(last.UpdatedAt) + " " + human.PlanID(last.ID)
 					}
 				}
 				if err != nil {
 					return err
 				}
-				return p.printPlans(ctx, c, plans, next)
+				return unread.after(p.printPlans(ctx, c, plans, next))
 			})(cmd, nil)
 		},
 	}

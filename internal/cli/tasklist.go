@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -113,7 +114,7 @@ func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, 
 	if err != nil {
 		return err
 	}
-	size := f.limit
+	size, unread := f.limit, unread{}
 	var out lister = &tableLister{app: a, now: c.at, where: where}
 	if f.all {
 		size = allPage
@@ -126,16 +127,24 @@ func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, 
 		if err != nil {
 			return err
 		}
+		page.Docs = slices.DeleteFunc(page.Docs, func(doc bson.Raw) bool {
+			_, err := store.Decode(doc)
+			if err != nil {
+				id := doc.Lookup("_id").StringValue() // the list is sorted by it
+				unread[id] = fmt.Errorf("the task %s cannot be read: %w", human.TaskID(id), err)
+			}
+			return err != nil
+		})
 		if err := out.page(page.Docs); err != nil {
 			return err
 		}
 		switch {
 		case page.Next == nil:
-			return out.end("")
+			return unread.after(out.end(""))
 		case !f.all && where == store.InTasks:
-			return out.end(page.Next.ID)
+			return unread.after(out.end(page.Next.ID))
 		case !f.all:
-			return out.end(lifeName(page.Next.ID, page.Next.Generation))
+			return unread.after(out.end(lifeName(page.Next.ID, page.Next.Generation)))
 		}
 		filter.AfterID = page.Next.ID
 		if where != store.InTasks {

@@ -44,7 +44,7 @@ func (v *visit) runs() error {
 		runs = slices.DeleteFunc(runs, func(r any) bool { return integer(object(r)["late_ms"]) < lateRun })
 	}
 	v.render("runs", page{Title: "Runs", Nav: "Periodic", Live: runsOf(q.Get("tenant")), Data: document{
-		"runs": runs, "next": doc["next"], "late": late, "all": !late && len(q) == 0, "choices": statusChoices, "ledger": q,
+		"runs": runs, "next": doc["next"], "unreadable": list(doc["unreadable"]), "late": late, "all": !late && len(q) == 0, "choices": statusChoices, "ledger": q,
 	}})
 	return nil
 }

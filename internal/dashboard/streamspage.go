@@ -17,7 +17,7 @@ func (v *visit) streams() error {
 		s := object(s)
 		s["state"] = streamState(s)
 	}
-	v.render("streams", page{Title: "Streams", Nav: "Flows", Live: liveStreams, Poll: pollTasks, Data: document{"streams": all, "next": doc["next"]}})
+	v.render("streams", page{Title: "Streams", Nav: "Flows", Live: liveStreams, Poll: pollTasks, Data: document{"streams": all, "next": doc["next"], "unreadable": list(doc["unreadable"])}})
 	return nil
 }
 

@@ -35,7 +35,7 @@ func (v *visit) tasks() error {
 	live := v.ofTenant(pick(q, "tenant", "type"))
 	live.Set("of", "tasks")
 	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Data: document{
-		"tasks": list(doc["tasks"]), "next": doc["next"], "statuses": lifecycle.Statuses, "status": q["status"], "filter": filter, "all": len(filter) == 0,
+		"tasks": list(doc["tasks"]), "next": doc["next"], "unreadable": list(doc["unreadable"]), "statuses": lifecycle.Statuses, "status": q["status"], "filter": filter, "all": len(filter) == 0,
 	}})
 	return nil
 }

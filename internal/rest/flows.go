@@ -43,8 +43,9 @@ func answerFlow(doc *graph.Flow) *flowAnswer {
 
 type flowList struct {
 	Body struct {
-		Flows []view.Flow `json:"flows"`
-		Next  string      `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+		Flows      []view.Flow  `json:"flows"`
+		Unreadable []unreadable `json:"unreadable,omitempty" doc:"flows on the way to the end of the page that this release cannot read; none of their nodes starts"`
+		Next       string       `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
 	}
 }
 
@@ -116,16 +117,19 @@ func (s *API) listFlows(ctx context.Context, in *struct {
 		return nil, err
 	}
 	f := store.FlowFilter{Tenant: tenant, Status: graph.Status(in.Status), Graphs: true}
+	unread := unreadables{}
 	docs, next, err := spanned(ctx, span, func(ctx context.Context, span store.Span) (time.Time, error) {
 		return s.store.Flows.Bound(ctx, f, span)
 	}, func(ctx context.Context, span store.Span) ([]*graph.Flow, error) {
-		return s.store.Flows.List(ctx, f, span)
+		return readable(span, "flow", unread, func(span store.Span) ([]*graph.Flow, []store.Unreadable, error) {
+			return s.store.Flows.List(ctx, f, span)
+		})
 	}, func(doc *graph.Flow) place { return place{doc.UpdatedAt, doc.ID} })
 	if err != nil {
 		return nil, err
 	}
 	out := &flowList{}
-	out.Body.Flows, out.Body.Next = []view.Flow{}, next
+	out.Body.Flows, out.Body.Unreadable, out.Body.Next = []view.Flow{}, unread.list(), next
 	for _, doc := range docs {
 		out.Body.Flows = append(out.Body.Flows, view.FlowOf(doc))
 	}

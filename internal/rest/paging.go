@@ -3,6 +3,10 @@ package rest
 import (
 	"context"
 	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // place is where a page ends: at a time and an id. Lists are sorted by both, so the next page begins there
@@ -88,4 +93,47 @@ func spanned[T any](ctx context.Context, span store.Span, bound func(context.Con
 		next = place{at: span.Until}.token()
 	}
 	return page, next, nil
+}
+
+// unreadable is a document that a later release, or a person, has written so that this release cannot read it.
+type unreadable struct {
+	ID    string `json:"id"`
+	Error string `json:"error"`
+}
+
+// unreadables are why documents cannot be read, by their ids.
+type unreadables map[string]error
+
+func (u unreadables) list() (out []unreadable) {
+	for _, id := range slices.Sorted(maps.Keys(u)) {
+		out = append(out, unreadable{id, u[id].Error()})
+	}
+	return out
+}
+
+// add adds the documents that an error names, and returns any other error.
+func (u unreadables) add(err error) error {
+	var some *model.UnreadableError
+	if !errors.As(err, &some) {
+		return err
+	}
+	maps.Copy(u, some.Documents)
+	return nil
+}
+
+// readable reads so many documents of a span that can be read, if there are, and adds the others to unread. It
+// reads on in larger pieces while documents that cannot be read take their places.
+func readable[T any](span store.Span, kind string, unread unreadables, read func(store.Span) ([]T, []store.Unreadable, error)) ([]T, error) {
+	for limit := span.Limit; ; span.Limit = min(10*span.Limit, 1000) {
+		docs, broken, err := read(span)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range broken {
+			unread[b.ID] = fmt.Errorf("the %s %s cannot be read: %w", kind, b.ID, b.Err)
+		}
+		if len(docs) >= limit || len(docs)+len(broken) < span.Limit || span.Limit == 1000 {
+			return docs[:min(limit, len(docs))], nil
+		}
+	}
 }

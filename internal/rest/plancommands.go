@@ -2,10 +2,7 @@ package rest
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/access"
@@ -28,15 +25,9 @@ const planAt = "/plans/{tenant}/{plan_id}"
 type planList struct {
 	Body struct {
 		Plans      []document[repeat.Plan] `json:"plans" doc:"without their messages"`
-		Unreadable []unreadablePlan        `json:"unreadable,omitempty" doc:"plans on the way to the end of the page that this release cannot read; none of their steps starts"`
+		Unreadable []unreadable            `json:"unreadable,omitempty" doc:"plans on the way to the end of the page that this release cannot read; none of their steps starts"`
 		Next       string                  `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
 	}
-}
-
-// unreadablePlan is a plan that a later release, or a person, has written.
-type unreadablePlan struct {
-	ID    string `json:"id"`
-	Error string `json:"error"`
 }
 
 type resultList struct {
@@ -106,11 +97,13 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 	if f.Over && in.Status != "" && !in.Status.Over() {
 		return nil, input.Invalid("over", "lists plans that are over; %s is none of them", in.Status)
 	}
-	unread := map[string]error{}
+	unread := unreadables{}
 	plans, next, err := spanned(ctx, span, func(ctx context.Context, span store.Span) (time.Time, error) {
 		return s.store.Plans.Bound(ctx, f, span)
 	}, func(ctx context.Context, span store.Span) ([]*repeat.Plan, error) {
-		return s.readable(ctx, f, span, unread)
+		return readable(span, "plan", unread, func(span store.Span) ([]*repeat.Plan, []store.Unreadable, error) {
+			return s.store.Plans.List(ctx, f, span)
+		})
 	}, func(p *repeat.Plan) place { return place{p.UpdatedAt, p.ID} })
 	if err != nil {
 		return nil, err
@@ -124,27 +117,8 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 		}
 		out.Body.Plans = append(out.Body.Plans, document[repeat.Plan]{doc})
 	}
-	for _, id := range slices.Sorted(maps.Keys(unread)) {
-		out.Body.Unreadable = append(out.Body.Unreadable, unreadablePlan{id, unread[id].Error()})
-	}
+	out.Body.Unreadable = unread.list()
 	return out, nil
-}
-
-// readable reads so many plans that can be read, if there are, and adds the others to unread. It reads on
-// in larger pieces while plans that cannot be read take their places.
-func (s *API) readable(ctx context.Context, f store.PlanFilter, span store.Span, unread map[string]error) ([]*repeat.Plan, error) {
-	for limit := span.Limit; ; span.Limit = min(10*span.Limit, 1000) {
-		plans, broken, err := s.store.Plans.List(ctx, f, span)
-		if err != nil {
-			return nil, err
-		}
-		for _, u := range broken {
-			unread[u.ID] = fmt.Errorf("the plan %s cannot be read: %w", u.ID, u.Err)
-		}
-		if len(plans) >= limit || len(plans)+len(broken) < span.Limit || span.Limit == 1000 {
-			return plans[:min(limit, len(plans))], nil
-		}
-	}
 }
 
 func (s *API) listResults(ctx context.Context, in *struct {

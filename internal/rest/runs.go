@@ -35,8 +35,9 @@ type RunFilter struct {
 
 type runList struct {
 	Body struct {
-		Runs []view.Run `json:"runs"`
-		Next string     `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+		Runs       []view.Run   `json:"runs"`
+		Unreadable []unreadable `json:"unreadable,omitempty" doc:"records on the way to the end of the page that this release cannot read"`
+		Next       string       `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
 	}
 }
 
@@ -99,6 +100,7 @@ func (s *API) listRuns(ctx context.Context, ruleID, tenant string, in RunFilter,
 	for _, status := range in.Status {
 		f.Statuses = append(f.Statuses, schedule.RunStatus(status))
 	}
+	unread := unreadables{}
 	runs, next, err := spanned(ctx, span, func(ctx context.Context, span store.Span) (time.Time, error) {
 		return s.store.Runs.Bound(ctx, store.RunFilter{RuleID: ruleID, From: in.From, To: in.To}, span)
 	}, func(ctx context.Context, span store.Span) ([]*schedule.Run, error) {
@@ -113,13 +115,14 @@ func (s *API) listRuns(ctx context.Context, ruleID, tenant string, in RunFilter,
 		if !span.At.IsZero() {
 			after = &schedule.Run{ID: span.ID, Nominal: span.At}
 		}
-		return s.rules.Runs(ctx, ruleID, f, after, span.Limit)
+		runs, err := s.rules.Runs(ctx, ruleID, f, after, span.Limit)
+		return runs, unread.add(err)
 	}, func(r *schedule.Run) place { return place{r.Nominal, r.ID} })
 	if err != nil {
 		return nil, err
 	}
 	out := &runList{}
-	out.Body.Runs, out.Body.Next = []view.Run{}, next
+	out.Body.Runs, out.Body.Unreadable, out.Body.Next = []view.Run{}, unread.list(), next
 	for _, r := range runs {
 		out.Body.Runs = append(out.Body.Runs, view.RunOf(r))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 )
 
@@ -48,8 +49,9 @@ type streamAnswer struct{ Body view.Stream }
 
 type streamList struct {
 	Body struct {
-		Streams []view.Stream `json:"streams"`
-		Next    string        `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+		Streams    []view.Stream `json:"streams"`
+		Unreadable []unreadable  `json:"unreadable,omitempty" doc:"streams of the page that this release cannot read; none of their nodes starts"`
+		Next       string        `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
 	}
 }
 
@@ -123,22 +125,35 @@ func (s *API) listStreams(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	docs, err := s.store.Flows.Streams(ctx, from.id, in.Limit+1) // one more tells whether there is a next page
+	docs, broken, err := s.store.Flows.Streams(ctx, from.id, in.Limit+1) // one more tells whether there is a next page
 	if err != nil {
 		return nil, err
 	}
-	out := &streamList{}
-	if len(docs) > in.Limit {
-		docs = docs[:in.Limit]
-		out.Body.Next = place{id: docs[in.Limit-1].ID}.token()
+	ids := make([]string, 0, len(docs)+len(broken))
+	for _, doc := range docs {
+		ids = append(ids, doc.ID)
 	}
-	ids := make([]string, len(docs))
-	for i, doc := range docs {
-		ids[i] = doc.ID
+	for _, b := range broken {
+		ids = append(ids, b.ID)
+	}
+	slices.Sort(ids)
+	end := "" // of the page; "" = it is the last one
+	if len(ids) > in.Limit {
+		ids = ids[:in.Limit]
+		end = ids[in.Limit-1]
 	}
 	init, last, err := s.store.Nodes.CountWaiting(ctx, ids, mostWaiting)
-	if at := slices.Index(ids, last); last != "" { // those behind it were not counted
-		docs, out.Body.Next = docs[:at+1], place{id: last}.token()
+	if last != "" { // those behind it were not counted
+		end = last
+	}
+	out := &streamList{}
+	if end != "" {
+		out.Body.Next = place{id: end}.token()
+		docs = slices.DeleteFunc(docs, func(doc *graph.Flow) bool { return doc.ID > end })
+		broken = slices.DeleteFunc(broken, func(b store.Unreadable) bool { return b.ID > end })
+	}
+	for _, b := range broken {
+		out.Body.Unreadable = append(out.Body.Unreadable, unreadable{b.ID, fmt.Sprintf("the stream %s cannot be read: %v", b.ID, b.Err)})
 	}
 	out.Body.Streams = []view.Stream{}
 	for _, doc := range docs {

@@ -79,8 +79,9 @@ type Page struct {
 
 type taskList struct {
 	Body struct {
-		Tasks []document[model.Task] `json:"tasks"`
-		Next  string                 `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+		Tasks      []document[model.Task] `json:"tasks"`
+		Unreadable []unreadable           `json:"unreadable,omitempty" doc:"tasks of the page that this release cannot read; no worker starts them"`
+		Next       string                 `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
 	}
 }
 
@@ -115,10 +116,12 @@ func (s *API) listTasks(ctx context.Context, in *struct {
 	}
 	filter.Descending = in.Sort == "-id"
 	found, err := s.admin.Find(ctx, filter, in.Limit, in.Token)
-	if err != nil {
+	unread := unreadables{}
+	if err := unread.add(err); err != nil {
 		return nil, err
 	}
 	out := &taskList{}
+	out.Body.Unreadable = unread.list()
 	out.Body.Next, out.Body.Tasks = found.Next, []document[model.Task]{}
 	for _, raw := range found.Documents {
 		doc, err := view.Task(raw)

@@ -235,11 +235,11 @@ func (s *API) look(ctx context.Context) (out []looked, err error) {
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
-	runs, err := s.store.Runs.List(ctx, store.RunFilter{}, store.Span{Limit: polled})
+	runs, _, err := s.store.Runs.List(ctx, store.RunFilter{}, store.Span{Limit: polled})
 	if err != nil {
 		return nil, err
 	}
-	flows, err := s.store.Flows.List(ctx, store.FlowFilter{}, store.Span{Limit: polled})
+	flows, _, err := s.store.Flows.List(ctx, store.FlowFilter{}, store.Span{Limit: polled})
 	if err != nil {
 		return nil, err
 	}

@@ -160,17 +160,14 @@ func (f FlowFilter) indexed() bson.D {
 	return bson.D{d("status", in([]graph.Status{graph.StatusRunning, graph.StatusPending, graph.StatusFinish}))}
 }
 
-// List reads flows in the order of their last changes, without their graphs and plans. Index: state.
-func (s *Flows) List(ctx context.Context, f FlowFilter, span Span) ([]*graph.Flow, error) {
+// List reads flows in the order of their last changes, without their graphs and plans. unread are
+// documents that this release cannot read. Index: state.
+func (s *Flows) List(ctx context.Context, f FlowFilter, span Span) (docs []*graph.Flow, unread []Unreadable, err error) {
 	filter := byTenant(f.indexed(), f.Tenant)
 	if f.Graphs {
 		filter = append(filter, d("kind", absent))
 	}
-	docs, unread, err := s.list(ctx, filter, span)
-	if err == nil && len(unread) > 0 {
-		err = fmt.Errorf("listing flows: the flow %s cannot be read: %w", unread[0].ID, unread[0].Err)
-	}
-	return docs, err
+	return s.list(ctx, filter, span)
 }
 
 // Bound is where a page of [Flows.List] is to end, so that the server looks at [PageExamines] flows at most. Index:

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -113,14 +114,24 @@ func (f *RunFilter) nominal(q bson.D) bson.D {
 	return q
 }
 
-// List reads records in the order of their nominal times. Indexes: rule; status where no rule is named.
-func (s *Runs) List(ctx context.Context, f RunFilter, span Span) ([]*schedule.Run, error) {
+// List reads records in the order of their nominal times. unread are documents that this release cannot
+// read; the span's limit counts them, too. Indexes: rule; status where no rule is named.
+func (s *Runs) List(ctx context.Context, f RunFilter, span Span) (runs []*schedule.Run, unread []Unreadable, err error) {
 	q, index := f.indexed()
 	q = byTenant(q, f.Tenant)
 	if f.RuleID != "" && len(f.Statuses) > 0 {
 		q = append(q, d("status", in(f.Statuses)))
 	}
-	return readAll[*schedule.Run](ctx, s.runs, "reading runs", span.where("nominal", q), span.options("nominal", index))
+	err = readEach(ctx, s.runs, "reading runs", span.where("nominal", q), span.options("nominal", index), func(doc bson.Raw) bool {
+		r := new(schedule.Run)
+		if err := codec.Decode(doc, r); err != nil {
+			unread = append(unread, unreadable(doc, err))
+		} else {
+			runs = append(runs, r)
+		}
+		return true
+	})
+	return runs, unread, err
 }
 
 // Bound is where a page of [Runs.List] is to end, so that the server looks at [PageExamines] records at most.

@@ -382,14 +382,10 @@ func (s *Nodes) Chain(ctx context.Context, flowID string, after, last int64, lim
 }
 
 // Streams reads streams by their ids, at most limit after the given one, without what they plan.
-// Index: kind.
-func (s *Flows) Streams(ctx context.Context, after string, limit int) ([]*graph.Flow, error) {
-	docs, unread, err := s.read(ctx, "listing streams", bson.D{d("kind", graph.KindStream), d("_id", bson.D{d("$gt", after)})},
+// unread are documents that this release cannot read; limit counts them, too. Index: kind.
+func (s *Flows) Streams(ctx context.Context, after string, limit int) (docs []*graph.Flow, unread []Unreadable, err error) {
+	return s.read(ctx, "listing streams", bson.D{d("kind", graph.KindStream), d("_id", bson.D{d("$gt", after)})},
 		options.Find().SetHint(indexKind).SetSort(bson.D{d("kind", 1), d("_id", 1)}).SetLimit(int64(limit)).SetProjection(bson.D{d("planned", 0)}))
-	if err == nil && len(unread) > 0 {
-		err = fmt.Errorf("listing streams: the stream %s cannot be read: %w", unread[0].ID, unread[0].Err)
-	}
-	return docs, err
 }
 
 // Quiet reads flows as [Flows.List] does: those that are RUNNING and about which nothing was decided

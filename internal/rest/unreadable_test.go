@@ -1,0 +1,49 @@
+package rest_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// One document that a later release or a person wrote hides none of the others, on no page of its list. The list
+// names it, with the reason.
+func TestADocumentThatCannotBeReadBreaksNoList(t *testing.T) {
+	w := newWorld(t)
+	w.ok("POST", periodics, `{"name": "nightly", "cron": "@daily", "type": "t"}`)
+	rule := w.ok("GET", nightly, "")["id"].(string)
+	for i := range 5 {
+		w.ok("POST", "/api/v1/tasks", fmt.Sprintf(`{"type": "plain", "key": "k%d"}`, i))
+		w.ok("POST", "/api/v1/flows", fmt.Sprintf(`{"key": "f%d", "nodes": [{"id": "a", "type": "t"}]}`, i))
+		w.ok("POST", fmt.Sprintf("/api/v1/streams/s/g%d/nodes", i), `{"nodes": [{"type": "t"}]}`)
+		_, err := w.db.Collection("periodic_runs").InsertOne(t.Context(), bson.D{
+			{Key: "_id", Value: fmt.Sprintf("%s@%d", rule, i)}, {Key: "rule_id", Value: rule}, {Key: "rule_name", Value: "nightly"}, {Key: "nominal", Value: bson.DateTime(1000 * (9 - i))}, {Key: "status", Value: "SUCCESS"},
+		})
+		require.NoError(t, err)
+	}
+	for _, c := range []struct {
+		coll, ids, field, list, things, value string
+		order                                 []any
+	}{
+		{"tasks", "-/plain/k%d", "priority", "/api/v1/tasks?type=plain", "tasks", "key", []any{"k0", "k4"}},
+		{"flows", "-/f%d", "rev", "/api/v1/flows?tenant=-&sort=updated_at", "flows", "key", []any{"f0", "f4"}},
+		{"flows", "s/g%d", "rev", "/api/v1/streams?all=true", "streams", "stream", []any{"s/g0", "s/g4"}},
+		{"periodic_runs", rule + "@%d", "attempt", "/api/v1/runs?status=SUCCESS", "runs", "id", []any{rule + "@0", rule + "@4"}},
+		{"periodic_runs", rule + "@%d", "attempt", nightly + "/runs?sort=-nominal", "runs", "id", []any{rule + "@0", rule + "@4"}},
+	} {
+		for i := 1; i < 4; i++ {
+			res, err := w.db.Collection(c.coll).UpdateByID(t.Context(), fmt.Sprintf(c.ids, i), bson.D{{Key: "$set", Value: bson.D{{Key: c.field, Value: "many"}}}})
+			require.NoError(t, err)
+			require.EqualValues(t, 1, res.MatchedCount, c.list)
+		}
+		for _, limit := range []string{"1", "2", "3", "100"} {
+			require.Equal(t, c.order, w.pages(c.list+"&limit="+limit, c.things, c.value), "%s by %s", c.list, limit)
+		}
+		unread := w.ok("GET", c.list, "")["unreadable"].([]any)
+		require.Len(t, unread, 3, c.list)
+		require.Equal(t, fmt.Sprintf(c.ids, 1), at(unread, "0.id"), c.list)
+		require.Contains(t, at(unread, "0.error"), c.field, c.list)
+	}
+}

@@ -119,6 +119,11 @@ type NodeView struct {
 	graph.Node
 	Output    bson.RawValue // of a task that succeeded, or a person's answers; zero = none
 	ErrorInfo string        // the last error of the task; "" = none
+
+	// Times of its life; zero = not yet, or never.
+	ReadyAt   time.Time // the node could start: its parents had ended as its join requires
+	StartedAt time.Time // a worker claimed its task first; of a node without a task of its own, ReadyAt
+	EndedAt   time.Time
 }
 
 // Nodes returns the nodes of a flow, each after its parents, with outputs and errors from their tasks.
@@ -141,7 +146,10 @@ func (f *Flows) Nodes(ctx context.Context, id string) ([]NodeView, error) {
 	out := make([]NodeView, len(doc.Nodes))
 	for i := range doc.Nodes {
 		v := NodeView{Node: *nodeOf(doc, i), Output: doc.States[i].Output}
-		if t := tasks[v.TaskID]; t != nil {
+		t := tasks[v.TaskID]
+		times := flowplan.TimesOf(doc, i, t)
+		v.ReadyAt, v.StartedAt, v.EndedAt = times.Ready, times.Started, times.Ended
+		if t != nil {
 			if v.ErrorInfo = t.ErrorInfo; t.Status.Succeeded() && v.Status == graph.NodeSuccess {
 				v.Output = t.Result
 			}

@@ -40,6 +40,7 @@ func TestAFlowIsStartedShownResolvedAndRetried(t *testing.T) {
 	require.Equal(t, "order-7  valid, 4 nodes\n", s.ok("flow", "validate", path).stdout)
 	require.Equal(t, "pay  exec\n├─ stock  exec\n├─ mail  exec\ndone  exec  after stock, mail\n", s.ok("flow", "validate", path, "--graph", "text").stdout)
 	require.Contains(t, s.ok("flow", "validate", path, "-o", "svg").stdout, `data-node="stock"`)
+	s.fails(ExitUsage, []string{"--graph is \"gantt\"; want text, dot, mermaid, svg"}, "flow", "validate", path, "--graph", "gantt")
 	require.Contains(t, s.run("flow", "list").stderr, "is not set up", "nothing was written")
 
 	r := s.ok("flow", "start", path)
@@ -49,11 +50,11 @@ func TestAFlowIsStartedShownResolvedAndRetried(t *testing.T) {
 	require.Contains(t, s.ok("flow", "start", path).stderr, "the key of order-7 already exists; nothing changed")
 	require.Contains(t, s.ok("flow", "validate", path).stderr, `unknown type "exec": no definition and no live worker`)
 	r = s.ok("flow", "show", "order-7")
-	require.Regexp(t, `(?m)^NODE +TYPE +STATUS +SINCE +AFTER +WHY
-pay +exec +READY +\S.* +- +-
-├─ stock +exec +WAIT +\S.* +pay +-
-├─ mail +exec +WAIT +\S.* +pay +-
-done +exec +WAIT +\S.* +stock, mail +-$`, r.stdout)
+	require.Regexp(t, `(?m)^NODE +TYPE +STATUS +SINCE +TOOK +AFTER +WHY
+pay +exec +READY +\S.* +- +- +-
+├─ stock +exec +WAIT +\S.* +- +pay +-
+├─ mail +exec +WAIT +\S.* +- +pay +-
+done +exec +WAIT +\S.* +- +stock, mail +-$`, r.stdout)
 	require.Contains(t, r.stderr, "no flow engine is running")
 
 	_, _, stop := s.worker("--flow")

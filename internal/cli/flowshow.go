@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,13 +26,14 @@ begins; a node that joins branches continues at the level of that node.
 WHY gives the reason for the status, or the last error of the task.
 
 With -o dot, mermaid or svg the command prints only the graph: for Graphviz, for Mermaid, or as a
-picture with statuses and times. --graph does the same; --graph text is the tree with statuses.`
+picture with statuses and times. -o gantt is a picture (SVG) of when each node waited, ran and ended.
+--graph does the same; --graph text is the tree with statuses.`
 
 func (f *flowsCommand) show() *cobra.Command {
 	var picture string
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show a flow and the states of its nodes", Args: one("the id of a flow"), Long: flowShowHelp,
-		Annotations: map[string]string{moreOutputs: drawn},
+		Annotations: map[string]string{moreOutputs: drawn + " " + view.Gantt},
 		Example:     "  mscheduler flow show order-7\n  mscheduler flow show order-7 -o svg > order-7.svg\n  mscheduler flow show acme/order-7 --graph dot | dot -Tsvg > order-7.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			format, err := f.drawing(cmd, picture)
@@ -49,7 +51,7 @@ func (f *flowsCommand) show() *cobra.Command {
 				}
 				nodes := view.NodesOf(doc, states)
 				if format != "" {
-					return f.print(view.Drawings[format](doc, nodes))
+					return f.print(view.Drawings[format](doc, nodes, c.at))
 				}
 				return f.showFlow(ctx, c, doc, nodes)
 			})(cmd, args)
@@ -64,15 +66,16 @@ const drawn = "dot mermaid svg"
 
 // addDrawing adds the flag that prints only the graph.
 func addDrawing(cmd *cobra.Command, picture *string) {
-	cmd.Flags().StringVar(picture, "graph", "", "print only the graph: text, dot, mermaid or svg")
-	_ = cmd.RegisterFlagCompletionFunc("graph", fixed("text", "dot", "mermaid", "svg"))
+	of := append([]string{"text"}, strings.Fields(cmd.Annotations[moreOutputs])...)
+	cmd.Flags().StringVar(picture, "graph", "", "print only the graph: "+strings.Join(of, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("graph", fixed(of...))
 }
 
 // drawing is the drawing that --graph or --output asks for, one of [view.Drawings]; "" = none.
 func (f *flowsCommand) drawing(cmd *cobra.Command, picture string) (string, error) {
-	switch {
-	case view.Drawings[picture] == nil && cmd.Flags().Changed("graph"):
-		return "", usage("--graph is %q; want text, dot, mermaid or svg", picture)
+	switch allowed := append([]string{"text"}, strings.Fields(cmd.Annotations[moreOutputs])...); {
+	case cmd.Flags().Changed("graph") && !slices.Contains(allowed, picture):
+		return "", usage("--graph is %q; want %s", picture, strings.Join(allowed, ", "))
 	case picture != "" && f.flags.output != "table":
 		return "", usage("--graph prints no %s; omit --graph or --output", f.flags.output)
 	case view.Drawings[f.flags.output] != nil:
@@ -115,10 +118,18 @@ func flowFields(doc *graph.Flow, now time.Time) string {
 }
 
 func nodeTable(doc *graph.Flow, nodes []view.Node, now time.Time) string {
-	t := newTable("NODE", "TYPE", "STATUS", "SINCE", "AFTER", "WHY")
+	t := newTable("NODE", "TYPE", "STATUS", "SINCE", "TOOK", "AFTER", "WHY")
 	for _, l := range flowdraw.Tree(doc.Nodes) {
 		n := &nodes[l.Node]
-		t.add(l.Text, flowdraw.Kind(&doc.Nodes[l.Node]), string(n.Status), human.Relative(n.At, now), human.OneLine(strings.Join(n.After, ", "), 40), human.OneLine(n.Why(), 100))
+		t.add(l.Text, flowdraw.Kind(&doc.Nodes[l.Node]), string(n.Status), human.Relative(n.At, now), tookOf(n, now), human.OneLine(strings.Join(n.After, ", "), 40), human.OneLine(n.Why(), 100))
 	}
 	return t.flush()
+}
+
+// tookOf is how long a node has been at work; "" = it has not started.
+func tookOf(n *view.Node, now time.Time) string {
+	if n.StartedAt.IsZero() {
+		return ""
+	}
+	return human.Rough(n.Took(now))
 }

@@ -133,7 +133,7 @@ nodes:
 `
 	b.visit(page)
 	b.fill("#source", order)
-	b.run(chromedp.SetValue("#f-key", "order/8"), chromedp.Evaluate(`document.getElementById("f-key").dispatchEvent(new Event("input"))`, nil))
+	b.fill("#f-key", "order/8")
 	b.awaits(`document.getElementById("source").value.includes("key: order/8")`)
 	b.run(chromedp.Click("#editor-preview"))
 	b.awaits(`document.querySelectorAll(".picture .node").length === 7`)
@@ -143,13 +143,33 @@ nodes:
 	b.accessible()
 	b.size(1440, 900, false)
 	b.picture("flow-new")
-	b.run(chromedp.SetValue("#f-args", `{"amount": 12345678901234567890}`), chromedp.Evaluate(`document.getElementById("f-args").dispatchEvent(new Event("input"))`, nil))
+	b.fill("#f-args", `{"amount": 12345678901234567890}`)
 	require.Contains(t, b.text("#source-error"), "16 digits")
-	b.run(chromedp.SetValue("#f-args", `{"amount": 12}`), chromedp.Evaluate(`document.getElementById("f-args").dispatchEvent(new Event("input"))`, nil))
+	b.fill("#f-args", `{"amount": 12}`)
 	b.awaits(`document.getElementById("source").value.includes("amount: 12")`)
 	b.run(chromedp.Click("form#editor button.primary"))
 	b.awaits(`location.pathname === "/ui/flows/-/order/8"`)
 	w.awaitNode("/flows/-/order%2F8", "approve", "PENDING")
 
+	b.quiet()
+}
+
+// When the nodes waited, ran and ended: as a picture, and in the table below it.
+func TestAFlowHasAGanttChart(t *testing.T) {
+	w, b := newWorld(t), open(t)
+	w.seedFlow()
+	const page = "/ui/flows/-/order%2F7?view=gantt"
+	b.looks("gantt", w.url+page)
+	b.visit(w.url + page)
+	b.awaits(`document.querySelectorAll(".picture a").length === 7`)
+	require.Contains(t, b.text("[data-part=nodes] tbody tr:first-child"), "pay")
+	b.awaits(`document.querySelector('.picture a[data-of="pay"] rect.span')`)
+	require.Contains(t, b.text("[data-part=nodes] thead"), "Took")
+	b.run(chromedp.Click(`[data-zoom=in]`), chromedp.SendKeys("#find-node", "notif"))
+	b.awaits(`document.querySelector(".picture .found").dataset.node === "notify"`)
+	w.call(http.MethodPost, "/flows/-/order%2F7/nodes/notify/resolve", map[string]any{"status": "SUCCESS"})
+	b.awaits(`document.querySelector('.picture a[data-of="notify"] .is-success')`) // it is live
+	b.visit(w.url + "/ui/flows/-/nightly?view=gantt")
+	b.awaits(`document.querySelectorAll(".picture rect.span").length === 2`)
 	b.quiet()
 }

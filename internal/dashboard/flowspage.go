@@ -100,14 +100,34 @@ func (v *visit) flow() error {
 	if node := v.r.URL.Query().Get("node"); node != "" {
 		return v.node(&g, all, node)
 	}
-	counts := countsOf(all)
+	counts, gantt := countsOf(all), v.r.URL.Query().Get("view") == "gantt"
+	if gantt {
+		all = byStart(all)
+	}
 	shown, next := v.pageOf(ofStatus(all, v.r.URL.Query().Get("status")))
 	v.render("flow", page{Title: g.name, Nav: "Flows", Live: g.live, Poll: pollTasks, Data: document{
-		"flow": doc, "path": path, "progress": progressOf(counts), "counts": counts, "statuses": nodeStatuses, "total": len(all),
+		"flow": doc, "path": path, "gantt": gantt, "progress": progressOf(counts), "counts": counts, "statuses": nodeStatuses, "total": len(all),
 		"nodes": shown, "next": next, "asking": first(asking(all), mostAsking), "over": text(doc["status"]) == finished,
 		"parent": parentOf(text(doc["parent"])),
 	}})
 	return nil
+}
+
+// byStart are nodes in the order in which they started, as the API draws them: then those that wait for their start,
+// then the others.
+func byStart(nodes []any) []any {
+	out := slices.Clone(nodes)
+	began := func(n any) string {
+		o := object(n)
+		for _, name := range []string{"started_at", "ready_at", "ended_at"} {
+			if at := text(o[name]); at != "" {
+				return at
+			}
+		}
+		return "never" // behind all times
+	}
+	slices.SortStableFunc(out, func(a, b any) int { return strings.Compare(began(a), began(b)) })
+	return out
 }
 
 // pollTasks is after how many seconds a page sees that tasks of nodes have begun: the flow does not change then.

@@ -77,7 +77,7 @@ func (s *API) addFlows() {
 		func(ctx context.Context, in *struct{ FlowPath }) (*nodeList, error) {
 			return s.listNodes(ctx, in.named())
 		})
-	drawn := flowOperation("draw-flow", http.MethodGet, flowAt+"/picture", "Draw a flow", "A picture with statuses and times (SVG), or the graph in the language of Graphviz or Mermaid.")
+	drawn := flowOperation("draw-flow", http.MethodGet, flowAt+"/picture", "Draw a flow", "The graph as a picture with statuses and times (SVG), or in the language of Graphviz or Mermaid; or the times of the nodes as a Gantt chart (SVG).")
 	drawn.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{}}}
 	for _, is := range drawings {
 		drawn.Responses["200"].Content[is] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
@@ -154,7 +154,7 @@ func (s *API) listNodes(ctx context.Context, name flowName) (*nodeList, error) {
 }
 
 // drawings are the media types of what [view.Drawings] draw.
-var drawings = map[string]string{"svg": "image/svg+xml", "dot": "text/vnd.graphviz; charset=utf-8", "mermaid": "text/vnd.mermaid; charset=utf-8"}
+var drawings = map[string]string{"svg": "image/svg+xml", view.Gantt: "image/svg+xml", "dot": "text/vnd.graphviz; charset=utf-8", "mermaid": "text/vnd.mermaid; charset=utf-8"}
 
 type drawingAnswer struct {
 	Type   string `header:"Content-Type"`
@@ -164,13 +164,17 @@ type drawingAnswer struct {
 
 func (s *API) drawFlow(ctx context.Context, in *struct {
 	FlowPath
-	Format string `query:"format" enum:"svg,dot,mermaid" default:"svg"`
+	Format string `query:"format" enum:"svg,dot,mermaid,gantt" default:"svg" doc:"gantt: the times of the nodes as a picture (SVG), in the order of their starts"`
 }) (*drawingAnswer, error) {
 	doc, nodes, err := s.stated(ctx, in.named())
 	if err != nil {
 		return nil, err
 	}
-	return &drawingAnswer{drawings[in.Format], "default-src 'none'; style-src 'unsafe-inline'; sandbox", []byte(view.Drawings[in.Format](doc, nodes))}, nil
+	now, err := s.store.ServerTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &drawingAnswer{drawings[in.Format], "default-src 'none'; style-src 'unsafe-inline'; sandbox", []byte(view.Drawings[in.Format](doc, nodes, now))}, nil
 }
 
 // NodePath names a node of a flow.

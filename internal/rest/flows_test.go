@@ -146,6 +146,28 @@ func TestAnIdempotencyKeyIsTheKeyOfAFlowWithoutOne(t *testing.T) {
 	require.Len(t, w.ok("GET", flowsAt, "")["flows"], 2)
 }
 
+func TestTheNodesOfAFlowSayWhenTheyWereReadyAndRan(t *testing.T) {
+	w := newWorld(t)
+	decide := w.engine()
+	w.ok("POST", flowsAt, `{"key": "k", "nodes": [{"id": "a", "type": "t"}, {"id": "b", "type": "t", "after": ["a"]}, {"id": "c", "type": "t", "after": ["b"]}]}`)
+	w.pulls("t")
+	decide()
+	w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["t"], "max": 1}`)
+	nodes := w.ok("GET", flowsAt+"/-/k/nodes", "")
+	for path, there := range map[string]bool{
+		"nodes.0.ready_at": true, "nodes.0.started_at": true, "nodes.0.ended_at": true,
+		"nodes.1.ready_at": true, "nodes.1.started_at": true, "nodes.1.ended_at": false, "nodes.2.ready_at": false, "nodes.2.started_at": false,
+	} {
+		_, is := at(nodes, path).(string)
+		require.Equal(t, there, is, path)
+	}
+	require.Equal(t, at(nodes, "nodes.1.ready_at"), at(nodes, "nodes.1.since"), "its status is stored since then")
+	require.Equal(t, at(nodes, "nodes.0.ended_at"), at(nodes, "nodes.1.ready_at"))
+	drawn := w.do("GET", flowsAt+"/-/k/picture?format=gantt", "")
+	require.Equal(t, "image/svg+xml", drawn.header.Get("Content-Type"))
+	require.Regexp(t, `(?s)data-node="a".*class="span".*data-node="b".*class="span".*data-node="c"`, drawn.text)
+}
+
 func TestWhatIsWrongWithAFlowIsToldByFieldAndNodeAndNothingIsWritten(t *testing.T) {
 	w := newWorld(t)
 	for body, want := range map[string]map[string]string{

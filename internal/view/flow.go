@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/flowdraw"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
@@ -76,6 +77,12 @@ type Node struct {
 	Status    graph.NodeStatus `json:"status" enum:"INIT,WAIT,READY,RUNNING,PENDING,SUCCESS,ERROR,SKIPPED"`
 	Since     string           `json:"since" format:"date-time"`
 	At        time.Time        `json:"-"` // Since
+	Ready     string           `json:"ready_at,omitempty" format:"date-time" doc:"when its parents had ended as its join requires"`
+	Started   string           `json:"started_at,omitempty" format:"date-time" doc:"when a worker claimed its task first in this life; of a node without a task of its own, ready_at"`
+	Ended     string           `json:"ended_at,omitempty" format:"date-time"`
+	ReadyAt   time.Time        `json:"-"`
+	StartedAt time.Time        `json:"-"`
+	EndedAt   time.Time        `json:"-"`
 	Reason    string           `json:"reason,omitempty"`
 	Error     string           `json:"error_info,omitempty" doc:"the last error of its task"`
 	Life      int64            `json:"life" doc:"how often a person has restarted it"`
@@ -89,7 +96,8 @@ func NodesOf(doc *graph.Flow, states []flow.NodeView) []Node {
 		v := &doc.Nodes[i]
 		out[i] = Node{
 			Node: v.ID, Type: v.Type, Wait: waits(v), Ask: v.Ask, TaskID: n.TaskID, After: n.After, Join: v.Join, OnFailure: v.OnFailure,
-			Status: n.Status, Since: Time(n.At), At: n.At, Reason: n.Reason, Error: n.ErrorInfo, Life: n.Life,
+			Status: n.Status, Since: Time(n.At), At: n.At, Ready: Time(n.ReadyAt), Started: Time(n.StartedAt), Ended: Time(n.EndedAt),
+			ReadyAt: n.ReadyAt, StartedAt: n.StartedAt, EndedAt: n.EndedAt, Reason: n.Reason, Error: n.ErrorInfo, Life: n.Life,
 		}
 		if doc.Kind == graph.KindStream {
 			out[i].Position = n.Position
@@ -113,6 +121,9 @@ func byPlace(doc *graph.Flow, states []flow.NodeView) []flow.NodeView {
 		is, there := known[doc.Nodes[i].ID]
 		if !there {
 			st := &doc.States[i]
+			if st.Status.Final() {
+				is.EndedAt = st.At
+			}
 			is.Node = graph.Node{Node: doc.Nodes[i].ID, TaskID: flowspec.TaskID(doc, i), Position: int64(doc.Trimmed + i + 1), Status: st.Status, Reason: st.Reason, Life: st.Life, At: st.At}
 		}
 		out[i] = is
@@ -126,6 +137,15 @@ func waits(v *graph.Vertex) string {
 		return span
 	}
 	return ""
+}
+
+// Took is how long a node has been at work by now, its task's retries and a person's time included; 0 = it has not
+// started.
+func (n *Node) Took(now time.Time) time.Duration {
+	if n.StartedAt.IsZero() {
+		return 0
+	}
+	return max(clock.Sooner(now, n.EndedAt).Sub(n.StartedAt), 0)
 }
 
 // Why is the reason for the status of a node, or the last error of its task.

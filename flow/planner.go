@@ -12,7 +12,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
-	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -134,9 +133,9 @@ func endsOf(doc *graph.Flow, lives []store.OutboxLife) (ends []flowplan.End) {
 }
 
 // Complete implements [decision.Planner].
-func (p planner) Complete(w store.Decision[*graph.Flow], _ time.Time) error {
+func (p planner) Complete(w store.Decision[*graph.Flow], mark string, _ time.Time) error {
 	if w.After.Decision == w.Before.Decision { // not completed before
-		w.After.Decision = input.Random()
+		w.After.Decision = mark
 	}
 	return p.complete(w.After, p.store.Flows.PlanIDs(w.Before))
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
-	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
@@ -155,9 +154,9 @@ func (p planner) begun(ctx context.Context, rules []*schedule.Rule) (map[string]
 
 // Complete implements [decision.Planner]. It gives the tasks that a decision plans what a send of
 // their type gives to its tasks: the planner knows the rule alone.
-func (p planner) Complete(w store.RuleWrite, now time.Time) error {
+func (p planner) Complete(w store.RuleWrite, mark string, now time.Time) error {
 	if w.After.Decision == w.Before.Decision { // not completed before
-		w.After.Decision = input.Random()
+		w.After.Decision = mark
 	}
 	w.After.QueuedAt = time.Time{}
 	if len(w.After.Queued) > 0 { // the mark by which every engine finds such rules

@@ -177,8 +177,9 @@ func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i 
 	}
 	from, end := p.tracer.Begin(ctx, "publish", now, about)
 	defer func() { end(err) }()
+	mark := input.Random()
 	for _, doc := range plans {
-		doc.Decision = input.Random()
+		doc.Decision = mark
 		doc.Trace = from
 		if err := p.complete(doc, nil); err != nil {
 			return nil, err

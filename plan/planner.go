@@ -9,7 +9,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/decision"
-	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -71,9 +70,9 @@ func (planner) Decide(_ context.Context, cases []decision.Case[*repeat.Plan], no
 }
 
 // Complete implements [decision.Planner].
-func (p planner) Complete(w store.Decision[*repeat.Plan], _ time.Time) error {
+func (p planner) Complete(w store.Decision[*repeat.Plan], mark string, _ time.Time) error {
 	if w.After.Decision == w.Before.Decision { // not completed before
-		w.After.Decision = input.Random()
+		w.After.Decision = mark
 	}
 	return p.complete(w.After, p.store.Plans.PlanIDs(w.Before))
 }

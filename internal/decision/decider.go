@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 )
@@ -282,12 +283,12 @@ func (d *Decider[D]) measure(w store.Decision[D]) {
 
 // write writes decisions, but for those that this process cannot complete.
 func (d *Decider[D]) write(ctx context.Context, writes []store.Decision[D]) (applied []bool, refused map[int]error, err error) {
-	now := d.Store.Clock.Now()
+	now, mark := d.Store.Clock.Now(), input.Random()
 	cannot := map[int]error{}
 	var ready []store.Decision[D]
 	var of []int
 	for i, w := range writes {
-		if err := d.Planner.Complete(w, now); err != nil {
+		if err := d.Planner.Complete(w, mark, now); err != nil {
 			cannot[i] = err
 			continue
 		}

@@ -39,8 +39,9 @@ type Planner[D any] interface {
 	Decide(ctx context.Context, cases []Case[D], now time.Time) ([]Answer[D], error)
 	// Complete gives a decision what it needs to be written. An error concerns this decision
 	// alone: it cannot be carried out by this process. One that was completed before keeps its mark:
-	// it may have been written although it was reported as held.
-	Complete(w store.Decision[D], now time.Time) error
+	// it may have been written although it was reported as held. The others take the mark that is
+	// given: decisions that are written together share it, so that equal ones are one write.
+	Complete(w store.Decision[D], mark string, now time.Time) error
 	// Finish carries out the rest of what documents plan, once their tasks are sent. To do it
 	// twice is the same as once. unsent holds documents, by id, with a task that could not be
 	// sent. They keep their plans. So do those in held, which gives the reason.

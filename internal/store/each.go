@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -17,12 +18,30 @@ type change struct {
 	upsert bool
 }
 
-func (c *change) statement() statement {
-	st := statement{ids: []string{c.id}, guard: appendFields(c.guard), upsert: c.upsert}
-	if c.update != nil {
-		st.update = encoded(c.update)
+// statementsOf are the statements of changes. Changes that are equal but for their ids are one statement:
+// the server reads, plans and answers it once.
+func statementsOf(changes []change) []statement {
+	var out []statement
+	equal := map[string]int{} // their statement, by their bytes
+	for i := range changes {
+		c := &changes[i]
+		st := statement{ids: []string{c.id}, guard: appendFields(c.guard), upsert: c.upsert}
+		if c.update != nil {
+			st.update = encoded(c.update)
+		}
+		if c.upsert { // an update of several documents makes one at most
+			out = append(out, st)
+			continue
+		}
+		bytes := string(st.guard(slices.Clone(st.update)))
+		if at, there := equal[bytes]; there {
+			out[at].ids = append(out[at].ids, c.id)
+			continue
+		}
+		equal[bytes] = len(out)
+		out = append(out, st)
 	}
-	return st
+	return out
 }
 
 func (c *change) model() mongo.WriteModel {
@@ -53,7 +72,7 @@ func (s *core) sendEach(ctx context.Context, coll *mongo.Collection, doing strin
 		}
 		return x, nil
 	}
-	statements := collect(changes, func(c change) statement { return c.statement() })
+	statements := statementsOf(changes)
 	x, err := s.send(ctx, coll, doing, statements, Patience)
 	if Unreachable(err) && ctx.Err() == nil {
 		x, err = s.send(ctx, coll, doing, statements, Patience)

@@ -131,29 +131,28 @@ func (s *Tasks) removeOutbox(ctx context.Context, coll *mongo.Collection, carrie
 		return nil
 	}
 	gone := bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})}
-	last := make([]statement, len(carried))
+	last := make([]change, len(carried))
 	for i, c := range carried {
 		alone := bson.D{d("outbox", bson.D{d("$size", 1)}), d("outbox.0.kind", c.Entry.Kind), d("outbox.0.rev", c.Entry.Rev)}
-		// An update of its own: equal ones may be joined under one guard.
-		last[i] = statement{ids: []string{c.Life.storedID()}, update: encoded(gone), guard: appendFields(alone)}
+		last[i] = change{id: c.Life.storedID(), guard: alone, update: gone}
 	}
-	x, err := s.send(ctx, coll, "writing task", last, Patience)
+	x, err := s.send(ctx, coll, "writing task", statementsOf(last), Patience)
 	if err != nil || x.clean || x.matched == len(last) {
 		return err
 	}
 	held := x.held
-	var pulls, marks []statement
+	var pulls, marks []change
 	for _, c := range carried {
 		id := c.Life.storedID()
 		if x.done(id) || held[id] {
 			continue
 		}
 		match := bson.D{d("kind", c.Entry.Kind), d("rev", c.Entry.Rev)}
-		pulls = append(pulls, statement{ids: []string{id}, guard: appendFields(nil), update: encoded(bson.D{d("$pull", bson.D{d("outbox", match)})})})
-		marks = append(marks, statement{ids: []string{id}, guard: appendFields(bson.D{d("outbox", bson.D{d("$size", 0)})}), update: encoded(gone)})
+		pulls = append(pulls, change{id: id, update: bson.D{d("$pull", bson.D{d("outbox", match)})}})
+		marks = append(marks, change{id: id, guard: bson.D{d("outbox", bson.D{d("$size", 0)})}, update: gone})
 	}
-	for _, statements := range [][]statement{pulls, marks} {
-		if x, err = s.send(ctx, coll, "writing task", statements, Patience); err != nil {
+	for _, changes := range [][]change{pulls, marks} {
+		if x, err = s.send(ctx, coll, "writing task", statementsOf(changes), Patience); err != nil {
 			return err
 		}
 		if len(x.held) > 0 {

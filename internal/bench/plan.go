@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
@@ -165,6 +167,7 @@ func (r *run) publishAt(ctx context.Context, n int, at time.Time) error {
 // by themselves. Those that are sent first, and inserts by the driver, are the yardsticks of plans.
 func oneShots(name string, n int, sent *float64, send func(*run, context.Context, int, time.Time) error) part {
 	planned := name == "plan/published"
+	var record spent
 	return part{
 		name: name, workers: 1, orders: runsPlans,
 		load: func(ctx context.Context, r *run) error { // not as the part's yardstick: its rate says nothing beside that of tasks that wait
@@ -190,6 +193,9 @@ func oneShots(name string, n int, sent *float64, send func(*run, context.Context
 				err = r.awaitOver(ctx, n)
 			}
 			r.ended()
+			if err == nil && planned {
+				record, err = r.rawRecords(ctx)
+			}
 			return err
 		},
 		after: func(r *run) {
@@ -200,9 +206,82 @@ func oneShots(name string, n int, sent *float64, send func(*run, context.Context
 				r.note("processor time to the end, server included: %.0f µs%s", *sent, r.besideInsert(*sent))
 			case *sent > 0:
 				r.note("processor time to the end, server included: a plan %.0f µs, a delayed send %.0f µs, %.2f%s", *r.cpu, *sent, *r.cpu / *sent, r.besideInsert(*r.cpu))
+				if own := record.cpuEach(); own != nil {
+					r.note("the writes of a plan's own record by the driver %.0f µs: a plan costs %.2f of these and a delayed send", *own, *r.cpu/(*own+*sent))
+				}
 			}
 		},
 	}
+}
+
+// rawRecords writes by the driver, in collections of its own, what plans that are over have beside their
+// tasks: the plan, the decision at its end, its result, its copy in the history, the mark that it is over.
+func (r *run) rawRecords(ctx context.Context) (spent, error) {
+	st, err := store.Open(store.Config{Database: r.db.DB, Prefix: rawPrefix})
+	if err == nil {
+		err = st.Ready(ctx)
+	}
+	var over, results []bson.Raw
+	if err == nil {
+		over, err = r.documents(ctx, "plan_history")
+	}
+	if err == nil {
+		results, err = r.documents(ctx, "plan_results")
+	}
+	if err != nil {
+		return spent{}, fmt.Errorf("setting the raw records up: %w", err)
+	}
+	cpu := cpuTime()
+	err = inTurn(ctx, min(len(over), len(results)), sendBatch, 1, func(ctx context.Context, from, to int) error {
+		return r.rawRecord(ctx, over[from:to], results[from:to])
+	})
+	out := spent{tasks: len(over), cpu: cpuTime() - cpu}
+	r.apart += out.cpu
+	return out, err
+}
+
+func (r *run) rawRecord(ctx context.Context, over, results []bson.Raw) error {
+	coll := func(name string) *mongo.Collection { return r.db.DB.Collection(rawPrefix + name) }
+	ids := make(bson.A, len(over))
+	decisions := make([]mongo.WriteModel, len(over))
+	for i, doc := range over {
+		ids[i] = doc.Lookup("_id")
+		set := bson.D{{Key: "planned", Value: bson.A{bson.D{{Key: "id", Value: "2.1"}, {Key: "do", Value: "leave"}, {Key: "step", Value: int64(1)}}}}}
+		for _, field := range []string{"done", "exec_time", "real_repet", "last_state", "status", "reason", "rev", "decision", "updated_at", "ended_at"} {
+			if v, err := doc.LookupErr(field); err == nil {
+				set = append(set, bson.E{Key: field, Value: v})
+			}
+		}
+		decisions[i] = mongo.NewUpdateOneModel().SetFilter(bson.D{{Key: "_id", Value: ids[i]}, {Key: "rev", Value: doc.Lookup("rev")}}).SetUpdate(bson.D{{Key: "$set", Value: set}})
+	}
+	unordered := options.InsertMany().SetOrdered(false)
+	_, err := coll("plans").InsertMany(ctx, over, unordered)
+	if err == nil {
+		_, err = coll("plan_results").InsertMany(ctx, results, unordered)
+	}
+	if err == nil {
+		_, err = coll("plans").BulkWrite(ctx, decisions, options.BulkWrite().SetOrdered(false))
+	}
+	if err == nil {
+		_, err = coll("plan_history").InsertMany(ctx, over, unordered)
+	}
+	if err == nil {
+		_, err = coll("plans").UpdateMany(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}},
+			bson.D{{Key: "$set", Value: bson.D{{Key: "delete_at", Value: r.cfg.Clock.Now().Add(time.Hour)}}}, {Key: "$unset", Value: bson.D{{Key: "planned", Value: ""}}}})
+	}
+	if err != nil {
+		return fmt.Errorf("writing raw records: %w", err)
+	}
+	return nil
+}
+
+// documents reads a collection.
+func (r *run) documents(ctx context.Context, name string) (out []bson.Raw, err error) {
+	cur, err := r.db.DB.Collection(name).Find(ctx, bson.D{})
+	if err == nil {
+		err = cur.All(ctx, &out)
+	}
+	return out, err
 }
 
 // besideInsert compares processor time, in microseconds, with that of the insert of a task by the driver; "" = that

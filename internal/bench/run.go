@@ -36,6 +36,7 @@ type run struct {
 	late   []float64     // milliseconds, for the percentiles
 	cpu    *float64      // microseconds of processor time a task
 	writes spent         // by the yardstick, before and after
+	apart  time.Duration // processor time within measure that does not count: of a yardstick
 	closes []func(context.Context) error
 }
 
@@ -100,7 +101,7 @@ func (r *run) drive(ctx context.Context) (err error) {
 	r.res.counted(t)
 	r.res.Latency = percentiles(r.late)
 	if r.settle == 0 { // else it was mostly waiting
-		r.cpu = (&spent{tasks: r.res.Tasks, cpu: cpuTime() - cpu + time.Duration(t.CPU)}).cpuEach()
+		r.cpu = (&spent{tasks: r.res.Tasks, cpu: cpuTime() - cpu - r.apart + time.Duration(t.CPU)}).cpuEach()
 	}
 	if err == nil && r.usage {
 		r.usedBy(used, r.serverUsage(ctx))

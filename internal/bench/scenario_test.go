@@ -192,6 +192,7 @@ func TestPlanMeasuresLatenessAndWhatPlansCost(t *testing.T) {
 			require.Regexp(t, `, a raw insert \d+ µs, \d`, note)
 		}
 	}
+	require.Regexp(t, `own record by the driver \d+ µs: a plan costs \d+\.\d+ of these and a delayed send`, strings.Join(out["plan/published"].Notes, "\n"))
 	for _, name := range []string{"plan/none", "plan/many"} {
 		require.Contains(t, out[name].Notes[0], "commands a minute: ")
 	}

@@ -136,7 +136,7 @@ func (d *Decider[D]) CarryOut(ctx context.Context, docs []D) (stuck int, err err
 		if failed == nil {
 			done, failed = d.finish(ctx, &s)
 		}
-		if store.Outage(failed) {
+		if store.Outage(failed) || failed != nil && ctx.Err() != nil {
 			return stuck, failed
 		}
 		if failed != nil && len(s.held) == 0 { // no document stands in another's way

@@ -131,7 +131,7 @@ func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, l
 // refuses what is kept of their ends: no document stands in another's way.
 func (d *Decider[D]) keep(ctx context.Context, cases []Case[D]) (kept []Case[D], stays int, err error) {
 	switch err = d.Planner.Keep(ctx, cases); {
-	case err == nil || store.Outage(err):
+	case err == nil || store.Outage(err) || ctx.Err() != nil: // it stops: parts of it would fail, too
 		return cases, 0, err
 	case len(cases) == 1:
 		d.Complain(d.Documents.ID(cases[0].Doc), fmt.Errorf("keeping the results of its tasks: %w", err))

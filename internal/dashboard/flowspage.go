@@ -104,7 +104,7 @@ func (v *visit) flow() error {
 	if gantt {
 		all = byStart(all)
 	}
-	shown, next := v.pageOf(ofStatus(all, v.r.URL.Query().Get("status")))
+	shown, next := pageOf(v, ofStatus(all, v.r.URL.Query().Get("status")), nodeName)
 	v.render("flow", page{Title: g.name, Nav: "Flows", Live: g.live, Poll: pollTasks, Data: document{
 		"flow": doc, "path": path, "gantt": gantt, "progress": progressOf(counts), "counts": counts, "statuses": nodeStatuses, "total": len(all),
 		"nodes": shown, "next": next, "asking": first(asking(all), mostAsking), "over": text(doc["status"]) == finished,
@@ -170,17 +170,8 @@ func ofStatus(nodes []any, status string) []any {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n any) bool { return text(object(n)["status"]) != status })
 }
 
-// pageOf is the page of a list that the API gives as a whole: behind the node that the query names. next names the
-// last node of the page, if there are more.
-func (v *visit) pageOf(nodes []any) (shown []any, next string) {
-	after := v.r.URL.Query().Get("page_token")
-	from := 1 + slices.IndexFunc(nodes, func(n any) bool { return after != "" && text(object(n)["node"]) == after })
-	shown = first(nodes[from:], perPage)
-	if from+len(shown) < len(nodes) {
-		next = text(object(shown[len(shown)-1])["node"])
-	}
-	return shown, next
-}
+// nodeName is the id of a node within its flow.
+func nodeName(n any) string { return text(object(n)["node"]) }
 
 // parentOf is the page of the node that started a flow: its flow's id, a slash and its own.
 func parentOf(parent string) string {

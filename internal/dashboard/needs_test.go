@@ -1,7 +1,10 @@
 package dashboard_test
 
 import (
+	"fmt"
+	"html"
 	"net/http"
+	"regexp"
 	"testing"
 	"time"
 
@@ -41,5 +44,36 @@ func TestListsNameWhatCannotBeRead(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, path)
 		require.Contains(t, text, says, path)
 		require.Contains(t, text, "later cannot be read", path)
+	}
+}
+
+func TestManyWorkersAndTypesAreShownPageByPage(t *testing.T) {
+	w := newWorld(t)
+	var docs, types []any
+	for i := range 120 {
+		docs = append(docs, bson.D{{Key: "_id", Value: fmt.Sprintf("worker-%03d", i)}, {Key: "host", Value: "h"}, {Key: "types", Value: bson.A{"mail"}}, {Key: "heartbeat_at", Value: bson.DateTime(1 << 42)}})
+		types = append(types, bson.D{{Key: "_id", Value: fmt.Sprintf("type-%03d", i)}, {Key: "version", Value: int64(1)}})
+	}
+	_, err := w.db.Collection("workers").InsertMany(t.Context(), docs)
+	require.NoError(t, err)
+	_, err = w.db.Collection("task_types").InsertMany(t.Context(), types)
+	require.NoError(t, err)
+	next := regexp.MustCompile(`id="next" href="([^"]+)"`)
+	for _, list := range []string{"worker", "type"} {
+		named := regexp.MustCompile(`href="/ui/` + list + `s/(` + list + `-\d+)"`)
+		seen, pages := map[string]bool{}, 0
+		for path := "/" + list + "s"; path != ""; pages++ {
+			status, text := w.page(path)
+			require.Equal(t, http.StatusOK, status, path)
+			for _, m := range named.FindAllStringSubmatch(text, -1) {
+				seen[m[1]] = true
+			}
+			after := next.FindStringSubmatch(text)
+			if path = ""; after != nil {
+				path = "/" + list + "s" + html.UnescapeString(after[1])
+			}
+		}
+		require.Len(t, seen, 120, list)
+		require.Equal(t, 3, pages, list)
 	}
 }

@@ -140,14 +140,16 @@ func (v *visit) needs() ([]need, error) {
 		{"/tasks", "tasks", "bad", "delivery of a callback failed", "deliveries of callbacks failed", "/tasks?type=mscheduler.callback&status=Failure", url.Values{"type": {"mscheduler.callback"}, "status": {"Failure"}}, nil},
 		{"/workers", "workers", "bad", "worker is dead", "workers are dead", "/workers?state=dead", url.Values{}, func(w document) bool { return w["alive"] != true }},
 	} {
-		if ask.path == "/workers" {
-			if v.who.Tenants != nil {
-				continue // they belong to no tenant
-			}
-		} else {
+		var doc document
+		var err error
+		if ask.path != "/workers" {
 			ask.query.Set("limit", strconv.Itoa(mostCounted))
+			doc, err = v.get(ask.path, v.ofTenant(ask.query))
+		} else if v.who.Tenants == nil { // they belong to no tenant
+			var all []any
+			all, err = v.every(ask.path, ask.field)
+			doc = document{ask.field: all}
 		}
-		doc, err := v.get(ask.path, v.ofTenant(ask.query))
 		if err != nil {
 			return nil, err
 		}

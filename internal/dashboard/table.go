@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 )
 
@@ -52,6 +53,34 @@ func (t tableOf) asked(q url.Values, limit int) url.Values {
 func (v *visit) rows(name string) (document, error) {
 	t := tables[name]
 	return v.get(t.path, v.ofTenant(t.asked(v.r.URL.Query(), perPage)))
+}
+
+// every reads all pages of a list of few things, such as workers and types.
+func (v *visit) every(path, field string) (all []any, err error) {
+	for q := (url.Values{"limit": {"1000"}}); ; {
+		doc, err := v.get(path, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list(doc[field])...)
+		next := text(doc["next"])
+		if next == "" {
+			return all, nil
+		}
+		q.Set("page_token", next)
+	}
+}
+
+// pageOf is the page of a list that is read as a whole: behind the thing that the query of the page names. next names
+// the last thing of the page, if there are more.
+func pageOf[T any](v *visit, all []T, name func(T) string) (shown []T, next string) {
+	after := v.r.URL.Query().Get("page_token")
+	from := 1 + slices.IndexFunc(all, func(one T) bool { return after != "" && name(one) == after })
+	shown = all[from:min(from+perPage, len(all))]
+	if from+len(shown) < len(all) {
+		next = name(shown[len(shown)-1])
+	}
+	return shown, next
 }
 
 // pick is the part of a query that has these names: what a page of the API's events is about.

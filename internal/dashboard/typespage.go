@@ -25,27 +25,26 @@ func (v *visit) types() error {
 	if err != nil {
 		return err
 	}
-	stored, err := v.get("/types", nil)
+	stored, err := v.every("/types", "types")
 	if err != nil {
 		return err
 	}
-	workers, err := v.get("/workers", nil)
+	workers, err := v.every("/workers", "workers")
 	if err != nil {
 		return err
 	}
-	lines := typeLinesOf(typeRowsOf(stats, pauses), list(stored["types"]), list(workers["workers"]))
+	lines := typeLinesOf(typeRowsOf(stats, pauses), stored, workers)
 	all, wanted := len(lines), strings.ToLower(strings.TrimSpace(v.r.URL.Query().Get("q")))
 	lines = slices.DeleteFunc(lines, func(l *typeLine) bool {
 		return !strings.Contains(strings.ToLower(l.Type+" "+text(l.Settings["name"])+" "+text(l.Settings["category"])), wanted)
 	})
-	found := len(lines)
-	lines = lines[:min(found, mostLines)]
-	v.render("types", page{Title: "Types", Nav: "Types", Poll: 5, Data: document{"lines": lines, "all": all, "found": found, "pausedAll": pauses["all"] == true}})
+	lines, next := pageOf(v, lines, func(l *typeLine) string { return l.Type })
+	v.render("types", page{Title: "Types", Nav: "Types", Poll: 5, Data: document{"lines": lines, "all": all, "next": next, "pausedAll": pauses["all"] == true}})
 	return nil
 }
 
-// mostLines is how many rows a list has that the API does not page; its filter finds the others.
-const mostLines = 200
+// mostServing is how many workers the page of a type names; the list of workers has the others.
+const mostServing = 200
 
 // typeLinesOf are the types that have tasks, settings or workers. Those of mscheduler itself come last.
 func typeLinesOf(rows []*typeRow, stored, workers []any) []*typeLine {
@@ -95,7 +94,7 @@ func (v *visit) typ() error {
 	if err != nil {
 		return err
 	}
-	workers, err := v.get("/workers", nil)
+	workers, err := v.every("/workers", "workers")
 	if err != nil {
 		return err
 	}
@@ -105,12 +104,12 @@ func (v *visit) typ() error {
 			row = r
 		}
 	}
-	serving := slices.DeleteFunc(list(workers["workers"]), func(w any) bool {
+	serving := slices.DeleteFunc(workers, func(w any) bool {
 		return object(w)["alive"] != true || !slices.Contains(texts(object(w)["types"]), code)
 	})
 	v.render("type", page{Title: code, Nav: "Types", Poll: 5, Data: document{
 		"code": code, "path": path, "settings": settings, "groups": typeSettings, "row": row, "statuses": object(object(object(stats["ended"])["types"])[code])["statuses"],
-		"stats": stats, "pausedAll": pauses["all"] == true, "workers": serving[:min(len(serving), mostLines)], "serving": len(serving), "window": window.Name, "windows": windows,
+		"stats": stats, "pausedAll": pauses["all"] == true, "workers": serving[:min(len(serving), mostServing)], "serving": len(serving), "window": window.Name, "windows": windows,
 	}})
 	return nil
 }

@@ -28,7 +28,7 @@ type workerLine struct {
 
 func (v *visit) workers() error {
 	q := v.r.URL.Query()
-	doc, err := v.get("/workers", nil)
+	all, err := v.every("/workers", "workers")
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (v *visit) workers() error {
 		return err
 	}
 	by := heldBy(list(tasks["tasks"]))
-	all, alive, slots, running := list(doc["workers"]), 0, int64(0), int64(0)
+	alive, slots, running := 0, int64(0), int64(0)
 	wanted, typ, state := strings.ToLower(strings.TrimSpace(q.Get("q"))), q.Get("type"), q.Get("state")
 	var lines []workerLine
 	for _, w := range all {
@@ -51,9 +51,9 @@ func (v *visit) workers() error {
 			lines = append(lines, workerLine{w, by[text(w["id"])]})
 		}
 	}
-	found := len(lines)
+	lines, next := pageOf(v, lines, func(l workerLine) string { return text(l.Doc["id"]) })
 	v.render("workers", page{Title: "Workers", Nav: "Workers", Live: url.Values{"of": {"workers"}}, Poll: 5, Data: document{
-		"lines": lines[:min(found, mostLines)], "found": found, "all": len(all), "alive": alive, "dead": len(all) - alive, "slots": slots, "running": running,
+		"lines": lines, "next": next, "all": len(all), "alive": alive, "dead": len(all) - alive, "slots": slots, "running": running,
 		"cut": text(tasks["next"]) != "", "mostHeld": mostHeld,
 	}})
 	return nil
@@ -77,12 +77,12 @@ func heldBy(tasks []any) map[string][]held {
 
 func (v *visit) worker() error {
 	id := v.r.PathValue("id")
-	doc, err := v.get("/workers", nil)
+	all, err := v.every("/workers", "workers")
 	if err != nil {
 		return err
 	}
 	var worker document
-	for _, w := range list(doc["workers"]) {
+	for _, w := range all {
 		if text(object(w)["id"]) == id {
 			worker = object(w)
 		}

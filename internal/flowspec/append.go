@@ -59,7 +59,7 @@ func CheckStream(scene, group string) error {
 // Append checks nodes for a stream and returns their records, each with its waiting task. newID makes
 // the ids of nodes without one. The error joins every mistake, each a [model.InvalidError].
 func Append(scene, group string, nodes []graph.NodeSpec, newID func() string, now time.Time) ([]*graph.Node, error) {
-	err := CheckStream(scene, group)
+	err := errors.Join(CheckStream(scene, group), input.InAddress("scene", scene), input.InAddress("group", group))
 	if n := len(nodes); n < 1 || n > MaxNodes {
 		return nil, errors.Join(err, input.Invalid("nodes", "are %d; want 1 to %d", n, MaxNodes))
 	}

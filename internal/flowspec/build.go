@@ -124,8 +124,10 @@ func (b *builder) head() *graph.Flow {
 	}
 	f.ID = input.RuleName(f.Tenant, f.Key)
 	b.checkKey()
+	b.add(input.InAddress("key", b.key))
 	if s.Tenant != "" {
 		b.add(input.Name("tenant", s.Tenant))
+		b.add(input.InAddress("tenant", s.Tenant))
 	}
 	b.add(input.Label("creator", s.Creator))
 	b.add(input.Label("category", s.Category))

@@ -49,6 +49,15 @@ func Key(key string) error {
 	}
 }
 
+// InAddress refuses what would name a new thing and cannot be a part of an address: clients and servers take the
+// parts . and .. out of the path of a URL. A thing that has such a name already keeps it.
+func InAddress(field, name string) error {
+	if name == "." || name == ".." {
+		return Invalid(field, "is %q; . and .. cannot be a part of an address", name)
+	}
+	return nil
+}
+
 // WorkerID checks a worker's id: 1 to 200 bytes of text, not starting with one of
 // the characters that audiences use for something else.
 func WorkerID(field, id string) error {

@@ -18,7 +18,7 @@ const (
 
 // TaskType finds everything that is wrong with the type.
 func TaskType(t *model.TaskType) error {
-	v := validator{errs: []error{Name("code", t.Code)}}
+	v := validator{errs: []error{Name("code", t.Code), InAddress("code", t.Code)}}
 	for field, s := range map[string]string{"name": t.Name, "category": t.Category} {
 		if err := Label(field, s); err != nil {
 			v.errs = append(v.errs, err)

@@ -58,9 +58,9 @@ func TypeTask(t *model.Task, typ *model.TaskType, now time.Time) {
 // Validate finds everything that is wrong with the draft; nothing may be written
 // before it returned nil.
 func (d *Draft) Validate() error {
-	errs := []error{input.Name("type", d.Type), input.Key(d.Key)}
+	errs := []error{input.Name("type", d.Type), input.Key(d.Key), input.InAddress("type", d.Type), input.InAddress("key", d.Key)}
 	if d.Tenant != "" {
-		errs = append(errs, input.Name("tenant", d.Tenant))
+		errs = append(errs, input.Name("tenant", d.Tenant), input.InAddress("tenant", d.Tenant))
 	}
 	errs = append(errs, input.Label("creator", d.Creator), input.Label("category", d.Category), input.Options(&d.Options), input.OptionsFor(&d.Options, d.Type))
 	errs = append(errs, input.Priority(d.Priority), input.Start(d.Start), input.Args(d.Args))

@@ -31,6 +31,14 @@ func (p place) token() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(view.Time(p.at) + " " + p.id))
 }
 
+// after is the page_token of what follows an id in a list that is sorted by ids; "" = nothing does.
+func after(id string) string {
+	if id == "" {
+		return ""
+	}
+	return place{id: id}.token()
+}
+
 // placeOf reads a page_token; the zero place = from the beginning.
 func placeOf(token string) (p place, err error) {
 	if token == "" {

@@ -147,8 +147,7 @@ func (s *API) listStreams(ctx context.Context, in *struct {
 		end = last
 	}
 	out := &streamList{}
-	if end != "" {
-		out.Body.Next = place{id: end}.token()
+	if out.Body.Next = after(end); end != "" {
 		docs = slices.DeleteFunc(docs, func(doc *graph.Flow) bool { return doc.ID > end })
 		broken = slices.DeleteFunc(broken, func(b store.Unreadable) bool { return b.ID > end })
 	}

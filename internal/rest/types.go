@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -52,7 +53,9 @@ type typeAnswer struct {
 
 type typeList struct {
 	Body struct {
-		Types []document[model.TaskType] `json:"types"`
+		Types      []document[model.TaskType] `json:"types"`
+		Unreadable []unreadable               `json:"unreadable,omitempty" doc:"types of the page that this release cannot read; none of their tasks starts"`
+		Next       string                     `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
 	}
 }
 
@@ -69,7 +72,7 @@ func (s *API) addTypes() {
 		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"types"}, Summary: summary, Description: more}
 	}
 	read, write := rule{access.Viewer, everyTenant}, rule{access.Admin, everyTenant}
-	add(s, read, op("list-types", http.MethodGet, "/types", "List the stored types", "Tasks may have other types."), s.listTypes)
+	add(s, read, op("list-types", http.MethodGet, "/types", "List the stored types, sorted by name", "Tasks may have other types."), s.listTypes)
 	add(s, read, op("get-type", http.MethodGet, at, "Get a type", ""), func(ctx context.Context, in *struct{ TypePath }) (*typeAnswer, error) {
 		return s.readType(ctx, in.Code)
 	})
@@ -122,19 +125,24 @@ func (s *API) pauses(ctx context.Context, change func() error) (*pauseList, erro
 	return out, err
 }
 
-func (s *API) listTypes(ctx context.Context, _ *struct{}) (*typeList, error) {
-	types, err := s.admin.Types(ctx)
-	if err != nil && types == nil {
+func (s *API) listTypes(ctx context.Context, in *struct{ Page }) (*typeList, error) {
+	from, err := placeOf(in.Token)
+	if err != nil {
 		return nil, err
 	}
-	if err != nil { // the others can be read
-		s.config.Logger.Warn().Err(err).Msg("listing types")
+	types, broken, next, err := s.store.Types.Page(ctx, from.id, in.Limit)
+	if err != nil {
+		return nil, err
 	}
 	paused, _, err := s.admin.Paused(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := &typeList{}
+	out.Body.Next = after(next)
+	for _, b := range broken {
+		out.Body.Unreadable = append(out.Body.Unreadable, unreadable{b.ID, fmt.Sprintf("the stored task type %s cannot be read: %v", b.ID, b.Err)})
+	}
 	out.Body.Types = []document[model.TaskType]{}
 	for _, t := range types {
 		doc, err := typeDocument(t, paused)

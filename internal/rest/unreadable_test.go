@@ -2,6 +2,8 @@ package rest_test
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,4 +48,27 @@ func TestADocumentThatCannotBeReadBreaksNoList(t *testing.T) {
 		require.Equal(t, fmt.Sprintf(c.ids, 1), at(unread, "0.id"), c.list)
 		require.Contains(t, at(unread, "0.error"), c.field, c.list)
 	}
+}
+
+func TestWorkersAndTypesAreListedPageByPage(t *testing.T) {
+	w := newWorld(t)
+	var workers, types []any
+	for i := range 5 {
+		id := fmt.Sprintf("worker-%d", i)
+		_, err := w.db.Collection("workers").InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}, {Key: "host", Value: "h"}, {Key: "types", Value: bson.A{"t"}}})
+		require.NoError(t, err)
+		w.as("If-None-Match", "*").ok("PUT", fmt.Sprintf("/api/v1/types/t%d", i), `{}`)
+		workers, types = append(workers, id), append(types, fmt.Sprintf("t%d", i))
+	}
+	_, err := w.db.Collection("task_types").UpdateByID(t.Context(), "t1", bson.D{{Key: "$set", Value: bson.D{{Key: "max_running", Value: "many"}}}})
+	require.NoError(t, err)
+	for _, limit := range []string{"1", "2", "5", "100"} {
+		require.Equal(t, workers, w.pages("/api/v1/workers?limit="+limit, "workers", "id"), limit)
+		require.Equal(t, slices.Delete(slices.Clone(types), 1, 2), w.pages("/api/v1/types?limit="+limit, "types", "code"), limit)
+	}
+	unread := w.ok("GET", "/api/v1/types", "")["unreadable"].([]any)
+	require.Equal(t, "t1", at(unread, "0.id"))
+	require.Contains(t, at(unread, "0.error"), "max_running")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/workers?page_token=x", ""), "page_token")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/types?page_token=x", ""), "page_token")
 }

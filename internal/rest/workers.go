@@ -13,19 +13,25 @@ import (
 type workerList struct {
 	Body struct {
 		Workers []view.Worker `json:"workers"`
+		Next    string        `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
 	}
 }
 
 func (s *API) addWorkers() {
 	add(s, rule{access.Viewer, everyTenant}, huma.Operation{
-		OperationID: "list-workers", Method: http.MethodGet, Path: "/workers", Tags: []string{"workers"}, Summary: "List workers that were heard of within a day",
-	}, func(ctx context.Context, _ *struct{}) (*workerList, error) {
-		workers, err := s.store.Workers.List(ctx)
+		OperationID: "list-workers", Method: http.MethodGet, Path: "/workers", Tags: []string{"workers"}, Summary: "List workers that were heard of within a day, sorted by id",
+	}, func(ctx context.Context, in *struct{ Page }) (*workerList, error) {
+		from, err := placeOf(in.Token)
+		if err != nil {
+			return nil, err
+		}
+		workers, next, err := s.store.Workers.Page(ctx, from.id, in.Limit)
 		if err != nil {
 			return nil, err
 		}
 		now, err := s.store.ServerTime(ctx)
 		out := &workerList{}
+		out.Body.Next = after(next)
 		out.Body.Workers = []view.Worker{}
 		for i := range workers {
 			out.Body.Workers = append(out.Body.Workers, view.WorkerOf(&workers[i], now))

@@ -26,11 +26,13 @@ func check(s *schedule.Spec) (errs []error) {
 		add(input.Label(field, v))
 	}
 	add(input.Line("name", s.Name))
+	add(input.InAddress("name", s.Name))
 	if len(s.Description) > 4<<10 {
 		bad("description", "has %d bytes; at most %d are allowed", len(s.Description), 4<<10)
 	}
 	if s.Tenant != "" {
 		add(input.Name("tenant", s.Tenant))
+		add(input.InAddress("tenant", s.Tenant))
 	}
 	if s.HTTP == nil && s.Type != httptarget.TaskType { // of that, the check of the target says what to do
 		add(input.UserType("type", s.Type))

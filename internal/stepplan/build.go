@@ -48,8 +48,10 @@ func Build(s *repeat.Spec, id string, now time.Time) (*repeat.Plan, error) {
 
 	var e problems
 	e.add(CheckID(id))
+	e.add(input.InAddress("plan_id", id))
 	if p.Tenant != "" {
 		e.add(input.Name("tenant", p.Tenant))
+		e.add(input.InAddress("tenant", p.Tenant))
 	}
 	for _, t := range []struct {
 		field, text string

@@ -27,6 +27,34 @@ func (s *Types) List(ctx context.Context) (types []*model.TaskType, unread []Unr
 	return readReadable[*model.TaskType](ctx, s.core, s.types, "reading the task types", bson.D{})
 }
 
+// Page reads documents of task_types by their codes: at most limit behind the given one, with those that this
+// release cannot read among them. next is what the next page is behind; "" = there is none. Index: _id.
+func (s *Types) Page(ctx context.Context, after string, limit int) (types []*model.TaskType, unread []Unreadable, next string, err error) {
+	return pageByID[*model.TaskType](ctx, s.core, s.types, "reading the task types", after, limit)
+}
+
+// pageByID reads a page of a collection that is sorted by its ids.
+func pageByID[T any](ctx context.Context, s *core, coll *mongo.Collection, doing, after string, limit int) (page []T, unread []Unreadable, next string, err error) {
+	n, last := 0, ""
+	o := options.Find().SetSort(fields("_id")).SetHint("_id_").SetLimit(int64(limit) + 1) // one more tells whether there is a next page
+	err = readEach(ctx, coll, doing, bson.D{d("_id", bson.D{d("$gt", after)})}, o, func(doc bson.Raw) bool {
+		if n == limit {
+			next = last
+			return false
+		}
+		n++
+		last, _ = doc.Lookup("_id").StringValueOK()
+		var x T
+		if err := codec.Decode(doc, &x); err != nil {
+			unread = append(unread, s.complain(coll, doc, err))
+		} else {
+			page = append(page, x)
+		}
+		return true
+	})
+	return page, unread, next, err
+}
+
 // readReadable reads a small collection, one by one, in the order of the ids.
 func readReadable[T any](ctx context.Context, s *core, coll *mongo.Collection, doing string, filter bson.D) (all []T, unread []Unreadable, err error) {
 	err = readEach(ctx, coll, doing, filter, options.Find().SetSort(fields("_id")).SetHint("_id_"), func(doc bson.Raw) bool {

@@ -72,6 +72,13 @@ func (s *Workers) List(ctx context.Context) ([]Worker, error) {
 	return all, err
 }
 
+// Page is [Workers.List] page by page: at most limit workers behind the given id. next is what the next page is
+// behind; "" = there is none. Index: _id.
+func (s *Workers) Page(ctx context.Context, after string, limit int) (workers []Worker, next string, err error) {
+	workers, _, next, err = pageByID[Worker](ctx, s.core, s.workers, "listing workers", after, limit)
+	return workers, next, err
+}
+
 // Alive returns the ids, ascending, of the workers that were heard of lately and serve one of the
 // types. Index: heartbeat.
 func (s *Workers) Alive(ctx context.Context, types []string) (ids []string, err error) {

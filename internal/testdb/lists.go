@@ -41,9 +41,9 @@ var Lists = map[string][]string{
 	"list-streams":         {"streams", "streams?all=true"},
 	"list-nodes-of-stream": {"streams/s/k0000005/nodes"},
 	"list-bulk":            {"bulk", "bulk?tenant=t5"},
-	"list-types":           {"types"},
+	"list-types":           {"types", "types?limit=10"},
 	"list-pauses":          {"pauses"},
-	"list-workers":         {"workers"},
+	"list-workers":         {"workers", "workers?limit=10"},
 	"list-tokens":          {"tokens", "tokens?limit=10"},
 	"list-audit": {
 		"audit", "audit?tenant=t5", "audit?tenant=rare", "audit?tenant=nobody", "audit?who=os/me", "audit?who=nobody", "audit?operation=send-task&outcome=failed", "audit?kind=nothing",

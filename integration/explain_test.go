@@ -239,7 +239,7 @@ func TestEachQuestionAboutStreamsReadsAnIndex(t *testing.T) {
 			require.Equal(t, []string{"s/0008"}, ids)
 		}).within(t, 3, 1)
 		x.explain("find", func() {
-			streams, err := st.Flows.Streams(ctx, "s/0007", 5)
+			streams, _, err := st.Flows.Streams(ctx, "s/0007", 5)
 			require.NoError(t, err)
 			require.Len(t, streams, 5)
 		}).within(t, 6, 5)

@@ -14,7 +14,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/server"
 )
 
@@ -94,8 +96,9 @@ func dies(t *testing.T, e Engine, c asking, in proxy.Rule) bool {
 	})
 	url := "http://" + at.Address
 	for i, before := range append([]asking{{path: "/tasks", body: `{"type": "other"}`}}, c.before...) { // from here on it writes what it is asked for
-		_, err := before.send(t.Context(), url, fmt.Sprint("before-", i))
+		answer, err := before.send(t.Context(), url, fmt.Sprint("before-", i))
 		require.NoError(t, err)
+		c = c.named(answer)
 	}
 	trap := px.Set(in)
 	answered, told := make(chan error, 1), ""
@@ -138,6 +141,15 @@ func dies(t *testing.T, e Engine, c asking, in proxy.Rule) bool {
 		if told != "" {
 			require.Equal(t, told, first, "the answer of the server that died")
 		}
+	}
+	// The decision was made, and its server died before it carried it out: that is an engine's work then.
+	flows, err := flow.New(flow.Config{Database: a.db})
+	require.NoError(t, err)
+	plans, err := plan.New(plan.Config{Database: a.db})
+	require.NoError(t, err)
+	for _, drain := range []func(context.Context, time.Time) (time.Time, bool, error){flows.Drain, plans.Drain} {
+		_, _, err := drain(t.Context(), time.Now())
+		require.NoError(t, err)
 	}
 	for coll, n := range c.makes {
 		requireCount(t, n, a.db.Collection(coll), bson.D{{Key: "type", Value: bson.D{{Key: "$ne", Value: "other"}}}, {Key: "_id", Value: bson.D{{Key: "$not", Value: bson.Regex{Pattern: "^~"}}}}})

@@ -35,7 +35,6 @@ func (w *world) seedTasks() {
 func TestTheTaskPagesLookRightAndTheirActionsWork(t *testing.T) {
 	w, b := newWorld(t), open(t)
 	w.seedTasks()
-	b.looks("overview", w.url+"/ui/")
 	b.looks("tasks", w.url+"/ui/tasks")
 	w.call(http.MethodPost, "/tasks", map[string]any{"type": "report", "key": "while it is shown"})
 	b.awaits(`document.querySelector('[data-part=tasks]').textContent.includes("while it is shown")`) // without a reload

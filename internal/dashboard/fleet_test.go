@@ -10,6 +10,7 @@ import (
 
 func TestATypeIsSetUpWithItsEffectShownAndPausedAndResumed(t *testing.T) {
 	w, b := newWorld(t), open(t)
+	w.seedSeries()
 	w.seedTasks()
 	b.looks("types", w.url+"/ui/types")
 

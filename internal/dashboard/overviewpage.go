@@ -19,12 +19,14 @@ type typeRow struct {
 	Ended, Failed         int64
 	Late, Took            document
 	Paused                bool
+	Spark                 *spark // nil = no execution has ended
 }
 
-// windows are the spans of time that the overview offers, with their length in milliseconds.
-var windows = []window{{"hour", "3600000"}, {"day", "86400000"}}
+// windows are the spans of time that the overview offers. Ended tasks are looked at for a day at most: MS is how far
+// back, and Ended says it in words.
+var windows = []window{{"hour", "3600000", "hour"}, {"day", "86400000", "day"}, {"week", "86400000", "day"}}
 
-type window struct{ Name, MS string }
+type window struct{ Name, MS, Ended string }
 
 // windowOf is the window that a page's query names; the first one if it names none.
 func windowOf(q url.Values) window {
@@ -42,17 +44,30 @@ func (v *visit) overview() error {
 	if err != nil {
 		return err
 	}
-	pauses := document{}
-	if v.who.Tenants == nil { // what is paused is so for all tenants
-		if pauses, err = v.get("/pauses", nil); err != nil {
-			return err
-		}
-	}
 	needs, err := v.needs()
 	if err != nil {
 		return err
 	}
+	pauses, series, sparks := document{}, document(nil), map[string]*spark(nil)
+	if v.who.Tenants == nil { // what is paused is so for all tenants, and series have none
+		if pauses, err = v.get("/pauses", nil); err != nil {
+			return err
+		}
+		if series, sparks, err = v.series(window); err != nil {
+			return err
+		}
+		hour := series
+		if window != windows[0] {
+			if hour, err = v.get("/series", url.Values{"window": {windows[0].Name}}); err != nil {
+				return err
+			}
+		}
+		needs = append(needs, v.lateNeeds(stats, hour)...)
+	}
 	rows := typeRowsOf(stats, pauses)
+	for _, r := range rows {
+		r.Spark = sparks[r.Type]
+	}
 	total := typeRow{}
 	for _, r := range rows {
 		total.Due, total.Delayed, total.Running = total.Due+r.Due, total.Delayed+r.Delayed, total.Running+r.Running
@@ -61,10 +76,27 @@ func (v *visit) overview() error {
 			total.OldestDue = r.OldestDue
 		}
 	}
-	v.render("overview", page{Title: "Overview", Nav: "Overview", Poll: 5, Data: document{
-		"stats": stats, "rows": rows, "total": total, "needs": needs, "window": window.Name, "windows": windows, "pausedAll": pauses["all"] == true,
-	}})
+	data := document{
+		"stats": stats, "rows": rows, "total": total, "needs": needs, "window": window, "windows": windows, "pausedAll": pauses["all"] == true,
+	}
+	if series != nil {
+		data["charts"] = chartsOf("all", series)
+	} else {
+		data["windows"] = windows[:2]
+	}
+	v.render("overview", page{Title: "Overview", Nav: "Overview", Poll: 5, Data: data})
 	return nil
+}
+
+// series is what has happened to all types together, and the small pictures of each type.
+func (v *visit) series(w window) (all document, sparks map[string]*spark, err error) {
+	q := url.Values{"window": {w.Name}}
+	types, err := v.get("/series/types", q)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err = v.get("/series", q)
+	return all, sparksOf(types), err
 }
 
 // typeRowsOf joins what the statistics say of each type; types of mscheduler itself come last.
@@ -176,6 +208,28 @@ func (v *visit) needs() ([]need, error) {
 	}
 	return out, nil
 }
+
+// lateNeeds are the ticks that were late in the last hour, and one that is now.
+func (v *visit) lateNeeds(stats, hour document) (out []need) {
+	late := object(object(hour["late"])["periodic"])
+	if n := integer(late["late"]); n > 0 {
+		what := "ticks of the last hour came more than 10 s late, one by up to "
+		if n == 1 {
+			what = "tick of the last hour came more than 10 s late, by up to "
+		}
+		out = append(out, need{Class: "bad", Count: number(n), What: what + duration(late["max"]), URL: v.at("/runs", nil)})
+	}
+	queue := object(stats["queue"])
+	counted, ok := instant(queue["counted_at"])
+	next, there := instant(queue["next_tick_at"])
+	if overdue := counted.Sub(next); ok && there && overdue > overdueTick {
+		out = append(out, need{Class: "bad", Count: span(overdue.Truncate(time.Second)), What: "a tick is overdue: no engine decides it", URL: v.at("/periodics", nil)})
+	}
+	return out
+}
+
+// overdueTick is how long a tick may wait for an engine that is busy.
+const overdueTick = 10 * time.Second
 
 // find goes where what people type leads: to the task of an id, or else to the list of a type, a tenant or a key.
 func (v *visit) find() error {

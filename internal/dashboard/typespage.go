@@ -33,12 +33,20 @@ func (v *visit) types() error {
 	if err != nil {
 		return err
 	}
+	series, err := v.get("/series/types", url.Values{"window": {windows[0].Name}})
+	if err != nil {
+		return err
+	}
 	lines := typeLinesOf(typeRowsOf(stats, pauses), stored, workers)
 	all, wanted := len(lines), strings.ToLower(strings.TrimSpace(v.r.URL.Query().Get("q")))
 	lines = slices.DeleteFunc(lines, func(l *typeLine) bool {
 		return !strings.Contains(strings.ToLower(l.Type+" "+text(l.Settings["name"])+" "+text(l.Settings["category"])), wanted)
 	})
 	lines, next := pageOf(v, lines, func(l *typeLine) string { return l.Type })
+	sparks := sparksOf(series)
+	for _, l := range lines {
+		l.Spark = sparks[l.Type]
+	}
 	v.render("types", page{Title: "Types", Nav: "Types", Poll: 5, Data: document{"lines": lines, "all": all, "next": next, "pausedAll": pauses["all"] == true}})
 	return nil
 }
@@ -94,6 +102,10 @@ func (v *visit) typ() error {
 	if err != nil {
 		return err
 	}
+	series, err := v.get("/series", url.Values{"type": {code}, "window": {window.Name}})
+	if err != nil {
+		return err
+	}
 	workers, err := v.every("/workers", "workers")
 	if err != nil {
 		return err
@@ -109,7 +121,7 @@ func (v *visit) typ() error {
 	})
 	v.render("type", page{Title: code, Nav: "Types", Poll: 5, Data: document{
 		"code": code, "path": path, "settings": settings, "groups": typeSettings, "row": row, "statuses": object(object(object(stats["ended"])["types"])[code])["statuses"],
-		"stats": stats, "pausedAll": pauses["all"] == true, "workers": serving[:min(len(serving), mostServing)], "serving": len(serving), "window": window.Name, "windows": windows,
+		"stats": stats, "pausedAll": pauses["all"] == true, "workers": serving[:min(len(serving), mostServing)], "serving": len(serving), "window": window, "windows": windows, "charts": chartsOf("type", series),
 	}})
 	return nil
 }

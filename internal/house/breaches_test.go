@@ -44,7 +44,6 @@ func TestAPlantedImportIsFound(t *testing.T) {
 		{"a library takes a new dependency", foreign, plant("consumer", "github.com/google/uuid"), "consumer imports github.com/google/uuid"},
 		{"a library carries the command line", reaching, plant("producer", "github.com/spf13/cobra"), "must not carry"},
 		{"the binary carries testing", reaching, plant("cmd/mscheduler", "testing"), "must not carry a test kit"},
-		{"testcontainers outside its room", confined, plant("internal/testdb", "github.com/testcontainers/testcontainers-go"), "one room"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			breaches := c.check(c.tree)
@@ -66,30 +65,6 @@ func TestAPackageWithoutACommentIsFound(t *testing.T) {
 	require.Empty(t, undocumented(tr))
 	tr.packages[module+"/model"] = pkg{ImportPath: module + "/model"}
 	require.Equal(t, []string{"model has no package comment: say in doc.go what lives there and what does not"}, undocumented(tr))
-}
-
-func TestAPlantedUseIsFound(t *testing.T) {
-	file := func(p, text string) tree { return tree{files: []source{parsed(t, p, text)}} }
-	for _, c := range []struct{ name, path, text, says string }{
-		{"the clock", "consumer/x.go", "package x\nimport \"time\"\nvar now = time.Now", "consumer/x.go:3 uses time.Now"},
-		{"the clock by another name", "model/x.go", "package x\nimport t \"time\"\nvar d = t.Since(t0)", "model/x.go:3 uses time.Since"},
-		{"the clock by a dot import", "model/x.go", "package x\nimport . \"time\"\nvar d = Until(t0)", "model/x.go:2 uses time."},
-		{"the environment", "producer/x.go", "package x\nimport \"os\"\nvar e = os.Getenv(\"A\")", "producer/x.go:3 uses os.Getenv"},
-		{"signals", "consumer/x.go", "package x\nimport \"os/signal\"\nvar s = signal.Notify", "consumer/x.go:2 uses os/signal"},
-		{"a global log", "internal/cli/x.go", "package x\nimport \"github.com/rs/zerolog/log\"\nvar l = log.Info", "uses github.com/rs/zerolog/log"},
-		{"the end of the process", "consumer/x.go", "package x\nimport \"os\"\nfunc f() { os.Exit(1) }", "uses os.Exit"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			breaches := misplaced(file(c.path, c.text))
-			require.NotEmpty(t, breaches)
-			require.Contains(t, breaches[0], c.says)
-		})
-	}
-	t.Run("in its place it is not", func(t *testing.T) {
-		require.Empty(t, misplaced(file("internal/clock/x.go", "package x\nimport \"time\"\nvar now = time.Now")))
-		require.Empty(t, misplaced(file("internal/cli/x.go", "package x\nimport \"os\"\nvar e = os.Getenv(\"A\")")))
-		require.Empty(t, misplaced(file("model/x.go", "package x\nimport \"time\"\nvar d = time.Duration(0)")))
-	})
 }
 
 func TestAPlantedInternalTypeIsFound(t *testing.T) {

@@ -20,7 +20,6 @@ func TestPackagesImportOnlyWhatTheirPlaceAllows(t *testing.T) { report(t, direct
 func TestNothingImportsTheBinaryOrTheScenarios(t *testing.T)  { report(t, importedByNobody(load(t))) }
 func TestLibrariesUseFewThirdParties(t *testing.T)            { report(t, foreign(load(t))) }
 func TestServicesAndTheBinaryCarryNoTestKit(t *testing.T)     { report(t, reaching(load(t))) }
-func TestHeavyDependenciesKeepToTheirRoom(t *testing.T)       { report(t, confined(load(t))) }
 func TestEveryPackageSaysWhatItIsFor(t *testing.T)            { report(t, undocumented(load(t))) }
 
 // ours are our packages by their path in the module, sorted.
@@ -77,17 +76,6 @@ func importedByNobody(tr tree) (breaches []string) {
 	tr.eachImport(func(rel, imp string) {
 		if to, ok := own(imp); ok && within(to, neverImported) && !within(rel, neverImported) {
 			breaches = append(breaches, fmt.Sprintf("%s imports %s: nothing imports that", tr.importer(rel, imp), to))
-		}
-	})
-	return breaches
-}
-
-func confined(tr tree) (breaches []string) {
-	tr.eachImport(func(rel, imp string) {
-		for _, rule := range onlyBelow {
-			if within(imp, []string{rule.imported}) && !within(rel, rule.places) {
-				breaches = append(breaches, fmt.Sprintf("%s imports %s: %s", tr.importer(rel, imp), imp, rule.why))
-			}
 		}
 	})
 	return breaches

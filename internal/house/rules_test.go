@@ -162,64 +162,9 @@ var unreachable = []struct {
 	},
 }
 
-// onlyBelow are packages that only the named places import, tests included.
-var onlyBelow = []struct {
-	imported string
-	places   []string
-	why      string
-}{
-	{"github.com/testcontainers/...", []string{"internal/container"}, "testcontainers has one room"},
-	{"go.etcd.io/bbolt/...", []string{"internal/embedded/..."}, "bbolt is the embedded server's file"},
-	{"github.com/goccy/go-yaml/...", []string{"internal/form"}, "the written forms of documents have one room"},
-	{"github.com/prometheus/...", []string{"metrics", "internal/cli"}, "Prometheus is for those who export metrics"},
-	{"github.com/danielgtaylor/huma/v2/...", []string{"internal/rest"}, "the REST API has one room"},
-	{"github.com/coreos/...", []string{"internal/access"}, "tokens have one room"},
-	{"github.com/go-jose/...", []string{"internal/access"}, "tokens have one room"},
-	{"go.opentelemetry.io/otel/exporters/...", []string{"internal/cli"}, "exporters are for the binary"},
-	{"github.com/spf13/...", []string{"internal/cli", "cmd/..."}, "the command line belongs to cmd and internal/cli"},
-}
-
 // testKits are packages that only tests import, internal/proxy excepted, which a bench puts
-// before the server: they may read the machine's clock and the environment. So may the
-// tutorial's service.
+// before the server, and the tutorial's service: nobody explains their log lines.
 var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/container", "internal/engine", "internal/fakeissuer", "internal/fakeworker", "internal/flowmodel", "internal/proxy", "internal/scenario", "internal/house/...", "docs/..."}
-
-// reserved are calls and imports that belong to few places of the product. A name
-// without a dot is an import path, "path.Name" something in a package.
-var reserved = []struct {
-	names  []string
-	places []string
-	why    string
-}{
-	{
-		names:  []string{"time.Now", "time.Since", "time.Until"},
-		places: []string{"internal/clock"},
-		why:    "time comes from a clock that is passed in (internal/clock)",
-	},
-	{
-		names:  []string{"time.LoadLocation", "time/tzdata"},
-		places: nil,
-		why:    "the zones of all machines are those of calendar.Zone; time.LoadLocation prefers the machine's",
-	},
-	{
-		names: []string{
-			"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "os.Setenv",
-			"os/signal", "flag", "github.com/kelseyhightower/envconfig",
-		},
-		places: []string{"cmd/...", "internal/cli"},
-		why:    "signals, flags and the environment belong to cmd and internal/cli; libraries take a Config",
-	},
-	{
-		names:  []string{"os.Exit", "os.Stdout", "os.Stderr", "os.Stdin", "fmt.Print", "fmt.Printf", "fmt.Println"},
-		places: []string{"cmd/..."},
-		why:    "only the binary ends the process and owns its streams",
-	},
-	{
-		names:  []string{"log", "log/slog", "github.com/rs/zerolog/log"},
-		places: nil,
-		why:    "nothing logs by a global: a zerolog.Logger is passed in",
-	},
-}
 
 // told are the packages whose log lines docs/reference.md explains: what an operator of
 // a worker, a producer or an embedded server may see.

@@ -64,6 +64,11 @@ type Config struct {
 	// NoStream makes the worker poll only. Defaults to false.
 	NoStream bool
 
+	// NoDrain refuses the requests of operators to drain or stop this worker (`mscheduler worker drain`,
+	// the REST API, the dashboard). Otherwise a worker that is asked claims nothing more and finishes
+	// what it holds; asked to stop, too, its Run then returns nil, as after Stop. Defaults to false.
+	NoDrain bool
+
 	// OnEvent receives the events of this worker. The goroutine that causes an event calls it,
 	// so it must be fast and safe for concurrent use. Defaults to none.
 	OnEvent func(Event)

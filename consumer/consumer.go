@@ -96,8 +96,9 @@ type Consumer struct {
 	requestStop context.CancelFunc
 	hurry       context.Context
 	hurryUp     context.CancelFunc
-	done        chan struct{} // closed when the Run or Drain that was started has returned
-	backlog     atomic.Bool   // the last fetch left more to find
+	done        chan struct{}               // closed when the Run or Drain that was started has returned
+	asks        atomic.Pointer[store.Drain] // what an operator asks this worker for; nil = nothing
+	backlog     atomic.Bool                 // the last fetch left more to find
 	recent      recently
 	outOfTime   chan chan struct{} // claims that the next fetch lets go first; closed when they were tried again
 	patience    time.Duration      // apartPatience, but in tests
@@ -142,6 +143,7 @@ func New(cfg Config) (*Consumer, error) {
 		Store: st, Clock: cfg.Clock, Log: c.log, Worker: c.document, Types: c.types,
 		Watching: func() bool { return c.watch.Watching() },
 		Busy:     func() bool { return c.held.count().all > 0 || c.backlog.Load() },
+		Asked:    c.asked,
 	})
 	c.watch = stream.New(stream.Config{
 		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Holder: cfg.WorkerID + "/" + crand.Text(), Only: c.only, Batch: cfg.Concurrency,
@@ -358,6 +360,7 @@ func (c *Consumer) document() store.Worker {
 	return store.Worker{
 		ID: c.cfg.WorkerID, Host: hostName(), PID: os.Getpid(), Version: c.cfg.Version,
 		Types: c.types(), Only: c.only, Concurrency: c.cfg.Concurrency, Running: c.held.count().running, Stream: stream,
+		Draining: c.asks.Load() != nil, NoDrain: c.cfg.NoDrain,
 	}
 }
 

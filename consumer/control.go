@@ -80,6 +80,24 @@ func (c *Consumer) tellOthers(t *model.Task) {
 	})
 }
 
+// asked takes what an operator asks this worker for; nil = nothing, or no longer.
+func (c *Consumer) asked(drain *store.Drain) {
+	if c.cfg.NoDrain {
+		return
+	}
+	was := c.asks.Swap(drain)
+	if (was != nil) == (drain != nil) {
+		return
+	}
+	c.control.Drain(drain != nil)
+	if drain == nil {
+		c.log.Info().Msg("an operator has resumed the worker")
+		return
+	}
+	c.log.Info().Bool("stop", drain.Stop).Str("by", drain.By).Str("note", drain.Note).Msg("an operator drains the worker: it claims nothing more and finishes what it holds")
+	c.giveBack("the worker is being drained")
+}
+
 // housekeepingLoop does what is due every second or every half minute.
 func (c *Consumer) housekeepingLoop(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -91,6 +109,9 @@ func (c *Consumer) housekeepingLoop(ctx context.Context) {
 			c.health.Report(c.presence.Beat(ctx))
 		}
 		c.store.Series.Record(ctx, false)
+		if asks := c.asks.Load(); asks != nil && asks.Stop && c.held.count().all == 0 {
+			c.requestStop()
+		}
 		if c.held.stalled(c.cfg.Clock.Monotonic(), stallTime) {
 			c.giveBack("nothing has started for a while")
 		}

@@ -229,5 +229,8 @@ func (c *Consumer) pollDelay() time.Duration {
 // barredTypes says whether tasks may wait for a type's document to change: one that is
 // paused, or has no room by its limits.
 func (c *Consumer) barredTypes() bool {
+	if c.asks.Load() != nil {
+		return false // of its own drain the heartbeat tells
+	}
 	return slices.ContainsFunc(c.types(), c.control.Paused) || c.gate.AnyWaits()
 }

@@ -87,8 +87,8 @@ func (p *Periodic) Disable(ctx context.Context, id string, version int64, note s
 		if err := hasVersion(r, version); err != nil {
 			return nil, err
 		}
-		if len(note) > 4<<10 {
-			return nil, input.Invalid("note", "has %d bytes; at most %d are allowed", len(note), 4<<10)
+		if err := input.Note(note); err != nil {
+			return nil, err
 		}
 		return tickplan.Disable(r, cal, note, now), nil
 	})

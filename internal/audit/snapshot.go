@@ -25,6 +25,7 @@ const (
 	Plan   = "plan"
 	Flow   = "flow"
 	Stream = "stream"
+	Worker = "worker"
 	Pauses = "pauses" // what is paused; it has no id
 	Token  = "token"
 )
@@ -79,6 +80,12 @@ func Take(ctx context.Context, st *store.Store, t Thing) (*Snapshot, error) {
 			return nil, err
 		}
 		return shownAs(map[string]any{"all": c.PausedAll, "types": append([]string{}, c.PausedTypes...)})
+	case Worker:
+		w, err := st.Workers.Get(ctx, t.ID)
+		if err != nil || w == nil {
+			return nil, err
+		}
+		return shownAs(map[string]any{"drain": view.WorkerOf(w, st.Clock.Now()).Drain})
 	case Token:
 		found, err := st.Tokens.ByIDs(ctx, []string{t.ID})
 		if token := found[t.ID]; err == nil && token != nil {

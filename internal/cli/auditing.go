@@ -67,6 +67,8 @@ var changes = map[string]recordedAs{
 	"audit retention":   {reads: func(args []string) bool { return len(args) == 0 }},
 	"token create":      {kind: audit.Token},
 	"token revoke":      {kind: audit.Token, ids: tokenNamed},
+	"worker drain":      {kind: audit.Worker, ids: asGiven},
+	"worker resume":     {kind: audit.Worker, ids: asGiven},
 	"bulk stop":         {kind: audit.Bulk, ids: firstWithTenant},
 	"db migrate":        {late: true},
 	"db shard":          {},

@@ -54,6 +54,16 @@ func TestWorkerListShowsWhoLives(t *testing.T) {
 	require.Equal(t, 100, list.Workers[0].Concurrency)
 	require.Equal(t, os.Getpid(), list.Workers[0].PID)
 
+	r = s.ok("worker", "drain", "w1", "--note", "a new kernel")
+	require.Equal(t, "w1  asked to drain\n", r.stdout)
+	require.Contains(t, s.ok("worker", "list").stdout, "asked to drain")
+	s.ok("worker", "list", "-o", "json").json(&list)
+	require.Equal(t, "a new kernel", list.Workers[0].Drain.Note)
+	require.Equal(t, "worker", s.audit()[0].Kind)
+	require.Equal(t, "w1  alive\n", s.ok("worker", "resume", "w1").stdout)
+	s.fails(ExitNotFound, []string{"no such worker: w2"}, "worker", "drain", "w2")
+	s.fails(ExitUsage, []string{"note has 5000 bytes"}, "worker", "drain", "w1", "--note", strings.Repeat("x", 5000))
+
 	// One that was killed stays for a while, and only --all shows it.
 	_, err := database(t, s).Collection("workers").InsertOne(t.Context(), bson.D{
 		{Key: "_id", Value: "old"}, {Key: "types", Value: bson.A{"x"}}, {Key: "heartbeat_at", Value: time.Now().Add(-10 * time.Minute)},
@@ -63,6 +73,7 @@ func TestWorkerListShowsWhoLives(t *testing.T) {
 	require.NotContains(t, r.stdout, "old")
 	require.Contains(t, r.stderr, "1 worker has no recent heartbeat")
 	require.Contains(t, s.ok("worker", "list", "--all").stdout, "silent")
+	s.fails(ExitRefused, []string{"the worker old is dead"}, "worker", "drain", "old")
 
 	stopped := stop()
 	require.Equal(t, ExitOK, stopped.code, stopped.stderr)

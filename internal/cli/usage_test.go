@@ -103,7 +103,7 @@ func TestBadUsageNamesWhatIsWrong(t *testing.T) {
 		{[]string{"flow", "show"}, "requires the id of a flow"},
 		{[]string{"flow", "show", "a b of more than thirty characters/k"}, `flow id is "a b of more than thirty characters/k"; want key or tenant/key`},
 		{[]string{"flow", "show", "-/k"}, "-/k was read as a flag: write 'k', or put -- before it"},
-		{[]string{"flow", "show", "k", "--graph", "png"}, `--graph is "png"; want text, dot, mermaid or svg`},
+		{[]string{"flow", "show", "k", "--graph", "png"}, `--graph is "png"; want text, dot, mermaid, svg, gantt`},
 		{[]string{"flow", "show", "k", "--graph", "dot", "-o", "json"}, "--graph prints no json"},
 		{[]string{"flow", "start", "/no/such"}, "there is no file /no/such"},
 		{[]string{"flow", "start", "x", "--args", "{"}, "--args is not JSON"},

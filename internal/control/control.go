@@ -42,6 +42,7 @@ type Copy struct {
 	at      clock.Instant
 	signals time.Time // the store's: signals were read up to here
 	signal  int64     // of the document when they were
+	drains  bool      // an operator has asked this process to claim nothing
 	again   bool      // look at the signals again, although there is no new one
 }
 
@@ -52,7 +53,18 @@ func New(cfg Config) *Copy { return &Copy{cfg: cfg, signal: -1} }
 func (k *Copy) Paused(typ string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.doc.Paused(typ)
+	return k.drains || k.doc.Paused(typ)
+}
+
+// Drain makes every type paused for this process alone, until it is called with false.
+func (k *Copy) Drain(drains bool) {
+	k.mu.Lock()
+	resumed := k.drains && !drains
+	k.drains = drains
+	k.mu.Unlock()
+	if resumed {
+		k.cfg.Resumed()
+	}
 }
 
 // Limited says whether anybody has ever used a limit.

@@ -19,28 +19,29 @@ func (d *Dashboard) funcs() template.FuncMap {
 		// url is that of a page: url "/tasks" "status" "Pending".
 		"url": func(path string, pairs ...string) string { return d.config.Mount + base + path + queryOf(pairs) },
 		// api is that of an operation, for scripts.
-		"api":      func(path string) string { return d.config.Mount + base + "/api" + path },
-		"path":     pathOf,
-		"idPath":   idPath,
-		"taskURL":  func(id any) string { return d.config.Mount + base + "/tasks" + idPath(text(id), 3) },
-		"text":     text,
-		"list":     list,
-		"number":   number,
-		"state":    stateOf,
-		"duration": duration,
-		"since":    func(from, to any) string { return between(text(from), text(to)) },
-		"json":     indented,
-		"tree":     treeOf,
-		"has":      func(values []string, v string) bool { return slices.Contains(values, v) },
-		"dict":     dict,
-		"keys":     func(m any) []string { return slices.Sorted(maps.Keys(object(m))) },
-		"join":     func(values any) string { return strings.Join(texts(values), ", ") },
-		"query":    withQuery,
-		"sections": sectionsOf,
-		"wall":     wall,
-		"short":    short,
-		"isLate":   func(ms any) bool { return integer(ms) >= lateRun },
-		"add":      func(a, b int) int { return a + b },
+		"api":        func(path string) string { return d.config.Mount + base + "/api" + path },
+		"path":       pathOf,
+		"idPath":     idPath,
+		"taskURL":    func(id any) string { return d.config.Mount + base + "/tasks" + idPath(text(id), 3) },
+		"text":       text,
+		"list":       list,
+		"number":     number,
+		"state":      stateOf,
+		"duration":   duration,
+		"since":      func(from, to any) string { return between(text(from), text(to)) },
+		"json":       indented,
+		"clockError": clockError,
+		"tree":       treeOf,
+		"has":        func(values []string, v string) bool { return slices.Contains(values, v) },
+		"dict":       dict,
+		"keys":       func(m any) []string { return slices.Sorted(maps.Keys(object(m))) },
+		"join":       func(values any) string { return strings.Join(texts(values), ", ") },
+		"query":      withQuery,
+		"sections":   sectionsOf,
+		"wall":       wall,
+		"short":      short,
+		"isLate":     func(ms any) bool { return integer(ms) >= lateRun },
+		"add":        func(a, b int) int { return a + b },
 	}
 }
 
@@ -161,6 +162,18 @@ func instant(v any) (time.Time, bool) {
 	return t, err == nil
 }
 
+// clockError is by how many milliseconds a clock is ahead of the database's, in words.
+func clockError(ms any) string {
+	switch n := integer(ms); {
+	case n > 0:
+		return duration(n) + " ahead of the database's"
+	case n < 0:
+		return duration(-n) + " behind the database's"
+	default:
+		return "as the database's"
+	}
+}
+
 // wall is a time of a document as a clock of its zone shows it.
 func wall(v any) string {
 	t, ok := instant(v)
@@ -240,6 +253,7 @@ var looks = map[string][2]string{
 	"success": {"✓", "good"}, "completed": {"✓", "good"}, "manuallyprocessed": {"✓", "off"}, "finish": {"✓", "good"}, "succeeded": {"✓", "good"}, "open": {"✓", "good"}, "alive": {"✓", "good"}, "active": {"✓", "good"}, "no worker": {"!", "bad"}, "enabled": {"✓", "good"}, "ok": {"✓", "good"},
 	"failure": {"✗", "bad"}, "error": {"↻", "bad"}, "failed": {"✗", "bad"}, "dead": {"✗", "bad"}, "refused": {"✗", "bad"}, "late": {"✗", "bad"}, "ERROR": {"✗", "bad"},
 	"scheduled": {"◷", "wait"}, "queued": {"◔", "wait"}, "never enabled": {"○", "wait"}, "waiting_callback": {"⇄", "run"}, "timeout": {"✗", "bad"}, "failed_timeout": {"✗", "bad"}, "plan_error": {"✗", "bad"}, "no_worker": {"!", "ask"},
+	"asked to drain": {"◷", "ask"}, "draining": {"▽", "ask"}, "drained": {"■", "ask"},
 	"pending": {"!", "ask"}, "suspend": {"!", "ask"}, "suspended": {"!", "ask"}, "paused": {"❚❚", "ask"}, "disabled": {"❚❚", "off"},
 	"cancelled": {"⊘", "off"}, "canceled": {"⊘", "off"}, "closed": {"⊘", "off"}, "skipped": {"⊘", "off"}, "skip": {"⊘", "off"}, "revoked": {"⊘", "off"}, "expired": {"⊘", "off"}, "gone": {"⊘", "off"}, "over": {"■", "off"},
 }

@@ -77,15 +77,10 @@ func heldBy(tasks []any) map[string][]held {
 
 func (v *visit) worker() error {
 	id := v.r.PathValue("id")
-	all, err := v.every("/workers", "workers")
-	if err != nil {
+	path := "/workers" + pathOf(id)
+	worker, err := v.get(path, nil)
+	if err != nil && problemOf(err).Status != http.StatusNotFound { // one that pulls has no document
 		return err
-	}
-	var worker document
-	for _, w := range all {
-		if text(object(w)["id"]) == id {
-			worker = object(w)
-		}
 	}
 	tasks, err := v.get("/tasks", url.Values{"worker_id": {id}, "status": {"Executing"}, "limit": {strconv.Itoa(mostHeld)}})
 	if err != nil {
@@ -96,7 +91,7 @@ func (v *visit) worker() error {
 		return &problem{Status: http.StatusNotFound, Title: "Not found", Detail: "no worker " + id + " was heard of within a day: workers that stop properly leave at once"}
 	}
 	v.render("worker", page{Title: id, Nav: "Workers", Live: url.Values{"of": {"workers"}}, Poll: 5, Data: document{
-		"id": id, "worker": worker, "held": holds, "more": text(tasks["next"]) != "",
+		"id": id, "path": path, "may": v.who.May("operator"), "worker": worker, "held": holds, "more": text(tasks["next"]) != "",
 	}})
 	return nil
 }

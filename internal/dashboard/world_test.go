@@ -149,3 +149,21 @@ func (w *world) page(path string) (int, string) {
 	require.NoError(w.t, err)
 	return res.StatusCode, string(text)
 }
+
+// at is a value within a document: names of fields, and places in lists.
+func at(doc any, path ...any) any {
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			fields, _ := doc.(map[string]any)
+			doc = fields[step]
+		case int:
+			values, _ := doc.([]any)
+			if step >= len(values) {
+				return nil
+			}
+			doc = values[step]
+		}
+	}
+	return doc
+}

@@ -95,7 +95,7 @@ func (e *Engine) beat(ctx context.Context) error {
 		kinds[i] = m.kind
 	}
 	host, _ := os.Hostname()
-	err := st.Workers.Heartbeat(ctx, store.Worker{ID: e.id, Host: host, PID: os.Getpid(), Types: kinds, Stream: "off"})
+	err := st.Workers.Heartbeat(ctx, store.Worker{ID: e.id, Host: host, PID: os.Getpid(), Types: kinds, Stream: "off", NoDrain: true})
 	if err != nil {
 		return err
 	}

@@ -42,10 +42,11 @@ func Of(err error) Kind {
 	var refused *model.RefusedError
 	var flowRefused *flowplan.RefusedError
 	var otherKind *store.KindError
+	var workerRefused *store.WorkerRefusedError
 	switch {
 	case err == nil:
 		return None
-	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun, flow.ErrNotFound, plan.ErrNotFound, store.ErrUnknownToken):
+	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun, flow.ErrNotFound, plan.ErrNotFound, store.ErrUnknownToken, store.ErrNoWorker):
 		return NotFound
 	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged, producer.ErrChanged):
 		return Changed
@@ -57,7 +58,7 @@ func Of(err error) Kind {
 		return NotFound
 	case errors.As(err, &fatal):
 		return Forbidden
-	case errors.As(err, &refused), errors.As(err, &flowRefused), errors.As(err, &otherKind), errors.Is(err, model.ErrFenced):
+	case errors.As(err, &refused), errors.As(err, &flowRefused), errors.As(err, &otherKind), errors.As(err, &workerRefused), errors.Is(err, model.ErrFenced):
 		return Refused
 	case errors.Is(err, context.Canceled):
 		return Interrupted

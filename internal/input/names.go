@@ -89,6 +89,18 @@ func Label(field, s string) error {
 	}
 }
 
+// Note checks the reason that a person gives for a change, which may be empty.
+func Note(note string) error {
+	switch {
+	case len(note) > MaxTextBytes:
+		return Invalid("note", "has %d bytes; at most %d are allowed", len(note), MaxTextBytes)
+	case !safetext.IsText(note):
+		return Invalid("note", "must be valid UTF-8 without a NUL byte")
+	default:
+		return nil
+	}
+}
+
 // Line checks a name that people are shown: text in one line, without what a terminal
 // takes for more than that, such as escapes, line breaks and changes of direction.
 func Line(field, s string) error {

@@ -26,19 +26,23 @@ type Config struct {
 	Types    func() []string     // of that document, sorted
 	Watching func() bool         // a change stream tells the worker of new work
 	Busy     func() bool         // it holds something, or knows of more to find
+	Asked    func(*store.Drain)  // called with each heartbeat: what an operator asks the worker for; nil = nothing
 }
 
 // Presence is this worker among the others. One goroutine at a time calls it, but for
 // Fleet, Rank and Met, which are safe for concurrent use.
 type Presence struct {
-	cfg     Config
-	beat    clock.Instant // the last heartbeat that was answered
-	types   []string      // that it told
-	fleet   atomic.Int64
-	rank    atomic.Int64
-	met     atomic.Bool   // another worker was quicker, so there are some
-	early   time.Duration // how long after a count the next is early, if there are others
-	counted time.Duration // monotonic: when the others were counted; 0 = never
+	cfg   Config
+	beat  clock.Instant // the last heartbeat that was answered
+	types []string      // that it told
+	known bool          // a heartbeat of this process was answered
+
+	draining bool // that it told
+	fleet    atomic.Int64
+	rank     atomic.Int64
+	met      atomic.Bool   // another worker was quicker, so there are some
+	early    time.Duration // how long after a count the next is early, if there are others
+	counted  time.Duration // monotonic: when the others were counted; 0 = never
 }
 
 // How often a worker that has nothing to do counts the others: by their number go its
@@ -67,10 +71,10 @@ func (p *Presence) Met() { p.met.Store(true) }
 // time is twice the one before, up to a heartbeat.
 const firstEarly = 250 * time.Millisecond
 
-// Due reports whether it is time for a heartbeat: also when the types have changed, or the clock
-// was not read for as long.
+// Due reports whether it is time for a heartbeat: also when the types have changed, the worker has begun to drain or
+// ceased to, or the clock was not read for as long.
 func (p *Presence) Due() bool {
-	return p.countsEarly() || p.beat.Since(p.cfg.Clock) >= store.HeartbeatInterval || p.cfg.Store.Clock.Age() >= store.HeartbeatInterval || !slices.Equal(p.types, p.cfg.Types())
+	return p.countsEarly() || p.draining != p.cfg.Worker().Draining || p.beat.Since(p.cfg.Clock) >= store.HeartbeatInterval || p.cfg.Store.Clock.Age() >= store.HeartbeatInterval || !slices.Equal(p.types, p.cfg.Types())
 }
 
 // countsEarly reports whether other workers were met that the last count may have missed.
@@ -83,16 +87,19 @@ func (p *Presence) Beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, health.CallTimeout)
 	defer cancel()
 	worker, began := p.cfg.Worker(), p.cfg.Clock.Monotonic()
-	if err := p.cfg.Store.Workers.Heartbeat(ctx, worker); err != nil {
+	asks, err := p.cfg.Store.Workers.Beat(ctx, worker, !p.known)
+	if err != nil {
 		return err
 	}
+	p.known = true
+	p.cfg.Asked(asks)
 	if ago, ok := p.cfg.Store.Clock.Jumped(input.MinWorkerTimeout / claim.MarginShare); ok && ago <= p.cfg.Clock.Monotonic()-began {
 		p.cfg.Log.Warn().Msg("the database and this machine measured different elapsed times; takeovers of short leases are postponed")
 	}
 	if err := p.count(ctx, worker); err != nil {
 		return err
 	}
-	p.beat, p.types = clock.Read(p.cfg.Clock), worker.Types
+	p.beat, p.types, p.draining = clock.Read(p.cfg.Clock), worker.Types, worker.Draining
 	return nil
 }
 

@@ -35,7 +35,7 @@ func fleet(t *testing.T, others ...string) (*Presence, *store.Store, *ahead) {
 	return New(Config{
 		Store: st, Clock: later, Log: zerolog.Nop(), Types: func() []string { return types },
 		Worker:   func() store.Worker { return store.Worker{ID: "b", Types: types} },
-		Watching: func() bool { return true }, Busy: func() bool { return false },
+		Watching: func() bool { return true }, Busy: func() bool { return false }, Asked: func(*store.Drain) {},
 	}), st, later
 }
 

@@ -28,7 +28,7 @@ const dryRun = "dry-run"
 // things are the paths of single things, by their kinds.
 var things = []struct{ kind, path string }{
 	{audit.Task, taskAt}, {audit.Type, "/types/{type}"}, {audit.Rule, ruleAt}, {audit.Plan, planAt}, {audit.Flow, flowAt}, {audit.Stream, streamAt}, {audit.Bulk, jobAt}, {audit.Token, tokenAt},
-	{"run", runAt}, {audit.Pauses, "/pauses"},
+	{"run", runAt}, {audit.Pauses, "/pauses"}, {audit.Worker, workerAt},
 }
 
 // collections are the paths of all things of a kind, under which new ones are made.

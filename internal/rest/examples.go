@@ -23,6 +23,7 @@ var examples = map[string]string{
 	"put-periodic":     `{"cron": "30 2 * * *", "timezone": "Europe/Berlin", "type": "report", "args": {"kind": "sales"}}`,
 	"BackfillingInput": `{"from": "2026-01-01T00:00:00Z", "to": "2026-01-08T00:00:00Z"}`,
 	"NotedInput":       `{"note": "the receiver is being moved"}`,
+	"DrainingInput":    `{"stop": true, "note": "the machine gets a new kernel"}`,
 	"TriggeringInput":  `{"request": "by-hand-1"}`,
 	"PlanInput":        `{"plan_id": "reminders", "station": "mail", "plan_type": "time", "plan_time": "2100-01-31T09:00:00Z", "messages": [{"text": "first"}, {"text": "second"}]}`,
 	"PlanBatchInput":   `{"plans": [{"plan_id": "reminders", "station": "mail", "plan_type": "none", "messages": [{"text": "first"}]}]}`,

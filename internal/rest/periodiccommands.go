@@ -27,9 +27,9 @@ func (m AnyMatch) version() (int64, error) {
 	return m.IfMatch.version()
 }
 
-// noted is the body of a command that stops a rule.
+// noted is the body of a command that stops a rule, or the claiming of tasks.
 type noted struct {
-	Note string `json:"note,omitzero" doc:"the reason, stored with the rule"`
+	Note string `json:"note,omitzero" doc:"the reason, for those who look later"`
 }
 
 // triggering is the body of a trigger.

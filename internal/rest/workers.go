@@ -1,12 +1,16 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 )
 
@@ -16,6 +20,21 @@ type workerList struct {
 		Next    string        `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
 	}
 }
+
+// WorkerPath names a worker.
+type WorkerPath struct {
+	Worker string `path:"worker" maxLength:"200" doc:"id of the worker, percent-encoded where it has a slash"`
+}
+
+const workerAt = "/workers/{worker}"
+
+// draining is the body of a request to drain a worker.
+type draining struct {
+	Stop bool   `json:"stop,omitzero" doc:"stop it when it holds nothing any more"`
+	Note string `json:"note,omitzero" doc:"the reason, for those who look later"`
+}
+
+type workerAnswer struct{ Body view.Worker }
 
 func (s *API) addWorkers() {
 	add(s, rule{access.Viewer, everyTenant}, huma.Operation{
@@ -38,4 +57,49 @@ func (s *API) addWorkers() {
 		}
 		return out, err
 	})
+	add(s, rule{access.Viewer, everyTenant}, huma.Operation{
+		OperationID: "get-worker", Method: http.MethodGet, Path: workerAt, Tags: []string{"workers"}, Summary: "Get a worker that was heard of within a day",
+	}, func(ctx context.Context, in *struct{ WorkerPath }) (*workerAnswer, error) {
+		return s.onWorker(ctx, func(time.Time) (*store.Worker, error) { return s.store.Workers.Known(ctx, in.Worker) })
+	})
+	op := func(id, verb, summary, more string) huma.Operation {
+		return huma.Operation{OperationID: id, Method: http.MethodPost, Path: workerAt + "/" + verb, Tags: []string{"workers"}, Summary: summary, Description: more}
+	}
+	change := rule{access.Operator, everyTenant}
+	add(s, change, op("drain-worker", "drain", "Drain a worker: it claims nothing more and finishes what it holds",
+		"The worker hears of it with its next heartbeat, within 30 seconds. With stop it then stops as by a graceful stop. The request is for one process: a worker that starts again under the id works. "+
+			"A worker that is dead, or that refuses such requests, is a 409. Workers that pull have no document here: they stop by fetching no more."), func(ctx context.Context, in *struct {
+		WorkerPath
+		Body *body[draining]
+	}) (*workerAnswer, error) {
+		wish := said(in.Body)
+		if err := input.Note(wish.Note); err != nil {
+			return nil, input.Under("body", err)
+		}
+		return s.onWorker(ctx, func(now time.Time) (*store.Worker, error) {
+			return s.store.Workers.AskToDrain(ctx, in.Worker, store.Drain{Stop: wish.Stop, Note: wish.Note, By: byOf(ctx)}, now)
+		})
+	})
+	add(s, change, op("resume-worker", "resume", "Resume a worker that is drained", "It claims tasks again from its next heartbeat on. Where nobody has asked it to drain, nothing changes."), func(ctx context.Context, in *struct{ WorkerPath }) (*workerAnswer, error) {
+		return s.onWorker(ctx, func(now time.Time) (*store.Worker, error) { return s.store.Workers.Undrain(ctx, in.Worker, now) })
+	})
+}
+
+// byOf is who asks, for people.
+func byOf(ctx context.Context) string {
+	g := grantOf(ctx)
+	return cmp.Or(g.Name, g.Who())
+}
+
+// onWorker answers with a worker as it is, or as a change has left it.
+func (s *API) onWorker(ctx context.Context, change func(now time.Time) (*store.Worker, error)) (*workerAnswer, error) {
+	now, err := s.store.ServerTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w, err := change(now)
+	if err != nil {
+		return nil, err
+	}
+	return &workerAnswer{view.WorkerOf(w, now)}, nil
 }

@@ -33,6 +33,7 @@ type Clock struct {
 	doubt   bool          // the next reading counts, whatever was known
 	jumps   clock.Marks   // readings that contradicted the estimate, and by how much
 	skipped time.Duration
+	apart   time.Duration // by how much the machine's wall clock was ahead at the last reading
 }
 
 func newClock(local clock.Clock) *Clock { return &Clock{local: local} }
@@ -99,6 +100,15 @@ func (c *Clock) observe(server time.Time, asked clock.Instant) {
 	}
 	c.read, c.doubt, c.server, c.at = true, false, least, clock.Read(c.local)
 	c.err = max(most.Sub(least), 0)
+	c.apart = c.local.Now().Round(0).Add(-asked.SinceMonotonic(c.local) / 2).Sub(server)
+}
+
+// Apart is by how much this machine's wall clock was ahead of the database's at the last reading, known to half of a
+// round trip; negative = behind, false = there was none. Nothing goes by it: it is for people.
+func (c *Clock) Apart() (time.Duration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.apart, c.read
 }
 
 // Doubt makes the next reading count whatever was known: another server may have another

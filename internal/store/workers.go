@@ -2,10 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -28,35 +31,132 @@ type Worker struct {
 	Stream      string                `bson:"stream"` // off, watching, polling
 	StartedAt   time.Time             `bson:"started_at"`
 	HeartbeatAt time.Time             `bson:"heartbeat_at,omitempty"` // the database's clock
+	// ClockError is by how many milliseconds the clock of the worker's machine was ahead of the database's at the
+	// heartbeat before; negative = behind, nil = not known yet.
+	ClockError *int64 `bson:"clock_error_ms,omitempty"`
+
+	Drain    *Drain `bson:"drain,omitempty"`    // what an operator has asked it for; nil = nothing
+	Draining bool   `bson:"draining,omitempty"` // it has heard of that, and claims nothing
+	NoDrain  bool   `bson:"no_drain,omitempty"` // it takes no such requests
 }
+
+// Drain asks a worker to claim nothing more and to finish what it holds. It is for one process: it ends with that, and
+// one that starts under the same id works.
+type Drain struct {
+	Stop bool      `bson:"stop,omitempty"` // and then to stop
+	Note string    `bson:"note,omitempty"` // why
+	By   string    `bson:"by,omitempty"`
+	At   time.Time `bson:"at"`
+}
+
+// ErrNoWorker says that no worker of an id was heard of within a day.
+var ErrNoWorker = errors.New("no such worker")
+
+// WorkerRefusedError says why a worker cannot be drained.
+type WorkerRefusedError struct{ ID, Reason string }
+
+func (e *WorkerRefusedError) Error() string { return "the worker " + e.ID + " " + e.Reason }
 
 // Alive says whether the worker was heard of lately: within three heartbeats.
 func (w *Worker) Alive(now time.Time) bool {
-	return now.Sub(w.HeartbeatAt) < 3*HeartbeatInterval
+	return now.Sub(w.HeartbeatAt) < silence
 }
+
+// silence is how long nothing is heard of a worker until it counts as dead.
+const silence = 3 * HeartbeatInterval
 
 // Heartbeat writes the worker's document and reads the database's clock, in one round
 // trip and from the one server that owns the document. Index: _id.
 func (s *Workers) Heartbeat(ctx context.Context, w Worker) error {
+	_, err := s.Beat(ctx, w, false)
+	return err
+}
+
+// Beat is [Workers.Heartbeat] of a worker that can be drained: it returns what an operator asks it for, nil = nothing.
+// With the first one of a process a request to an earlier process of the same id is over. Index: _id.
+func (s *Workers) Beat(ctx context.Context, w Worker, first bool) (*Drain, error) {
 	asked := clock.Read(s.local)
 	set := bson.D{d("host", w.Host), d("pid", w.PID), d("version", w.Version), d("types", w.Types),
 		d("concurrency", w.Concurrency), d("running", w.Running), d("stream", w.Stream)}
-	update := bson.D{d("$currentDate", bson.D{d("heartbeat_at", true)})}
-	if w.Only == nil {
-		update = append(update, setAndUnset(set, bson.D{d("only", "")})...)
-	} else {
-		update = append(update, d("$set", append(set, d("only", w.Only))))
+	if apart, known := s.Clock.Apart(); known {
+		set = append(set, d("clock_error_ms", apart.Milliseconds()))
 	}
+	var unset bson.D
+	note := func(field string, is bool, value any) {
+		if is {
+			set = append(set, d(field, value))
+		} else {
+			unset = append(unset, d(field, ""))
+		}
+	}
+	note("only", w.Only != nil, w.Only)
+	note("draining", w.Draining, true)
+	note("no_drain", w.NoDrain, true)
+	if first {
+		unset = append(unset, d("drain", ""))
+	}
+	update := append(bson.D{d("$currentDate", bson.D{d("heartbeat_at", true)})}, setAndUnset(set, unset)...)
 	var doc Worker
 	err := s.workers.FindOneAndUpdate(ctx, bson.D{d("_id", w.ID)}, update, returnAfter().SetUpsert(true)).Decode(&doc)
 	if err != nil {
-		return explain(err, "writing the worker's heartbeat")
+		return nil, explain(err, "writing the worker's heartbeat")
 	}
 	s.Clock.observe(doc.HeartbeatAt, asked)
 	if doc.StartedAt.IsZero() {
 		_, err = s.workers.UpdateOne(ctx, bson.D{d("_id", w.ID)}, bson.D{d("$set", bson.D{d("started_at", doc.HeartbeatAt)})})
 	}
-	return explain(err, "writing the worker's heartbeat")
+	return doc.Drain, explain(err, "writing the worker's heartbeat")
+}
+
+// AskToDrain asks a live worker to claim nothing more, see [Drain]; its next heartbeat tells it. A later request
+// replaces an earlier one. A worker that is not known is an [ErrNoWorker], one that will not hear a
+// [WorkerRefusedError]. Index: _id.
+func (s *Workers) AskToDrain(ctx context.Context, id string, ask Drain, now time.Time) (*Worker, error) {
+	set := bson.D{d("drain.stop", ask.Stop), d("drain.note", ask.Note), d("drain.by", ask.By)}
+	return s.ask(ctx, id, bson.D{d("heartbeat_at", bson.D{d("$gt", now.Add(-silence))}), d("no_drain", bson.D{d("$ne", true)})},
+		bson.D{d("$set", set), d("$currentDate", bson.D{d("drain.at", true)})}, now)
+}
+
+// Undrain takes back what [Workers.AskToDrain] has asked for. Index: _id.
+func (s *Workers) Undrain(ctx context.Context, id string, now time.Time) (*Worker, error) {
+	return s.ask(ctx, id, nil, bson.D{d("$unset", bson.D{d("drain", "")})}, now)
+}
+
+// ask changes the document of a worker that is as it must be.
+func (s *Workers) ask(ctx context.Context, id string, is, update bson.D, now time.Time) (*Worker, error) {
+	var doc Worker
+	err := s.workers.FindOneAndUpdate(ctx, append(bson.D{d("_id", id)}, is...), update, returnAfter()).Decode(&doc)
+	if !errors.Is(err, mongo.ErrNoDocuments) {
+		return &doc, explain(err, "asking the worker "+id)
+	}
+	switch w, err := s.Known(ctx, id); {
+	case err != nil:
+		return nil, err
+	case w.NoDrain:
+		return nil, &WorkerRefusedError{id, "is not drained or stopped by operators; stop its process"}
+	case !w.Alive(now):
+		return nil, &WorkerRefusedError{id, "is dead: its last heartbeat was at " + w.HeartbeatAt.UTC().Format(clock.Format)}
+	default: // it has come back meanwhile
+		return s.ask(ctx, id, is, update, now)
+	}
+}
+
+// Get is a worker; nil = none of the id was heard of within a day. Index: _id.
+func (s *Workers) Get(ctx context.Context, id string) (*Worker, error) {
+	w, there, err := readOne[Worker](ctx, s.workers, "looking for the worker "+id, bson.D{d("_id", id)})
+	if err != nil || !there {
+		return nil, err
+	}
+	return &w, nil
+}
+
+// Known is [Workers.Get], and an [ErrNoWorker] for one that is not known.
+func (s *Workers) Known(ctx context.Context, id string) (*Worker, error) {
+	w, err := s.Get(ctx, id)
+	if err == nil && w == nil {
+		err = fmt.Errorf("%w: %s", ErrNoWorker, id)
+	}
+	return w, err
 }
 
 // Remove takes the worker's document away at its graceful stop. Index: _id.
@@ -83,7 +183,7 @@ func (s *Workers) Page(ctx context.Context, after string, limit int) (workers []
 // types. Index: heartbeat.
 func (s *Workers) Alive(ctx context.Context, types []string) (ids []string, err error) {
 	cur, err := s.workers.Find(ctx, bson.D{
-		d("heartbeat_at", bson.D{d("$gte", s.Clock.Now().Add(-3*HeartbeatInterval))}), d("types", in(types)),
+		d("heartbeat_at", bson.D{d("$gte", s.Clock.Now().Add(-silence))}), d("types", in(types)),
 	}, options.Find().SetProjection(bson.D{d("_id", 1)}).SetBatchSize(manyWorkers))
 	var docs []struct {
 		ID string `bson:"_id"`

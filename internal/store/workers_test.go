@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 )
@@ -34,5 +35,78 @@ func TestAliveAreThoseHeardOfLatelyThatServeATypeInTheOrderOfTheirIDs(t *testing
 		ids, err := s.Workers.Alive(t.Context(), c.types)
 		require.NoError(t, err)
 		require.Equal(t, c.want, ids, fmt.Sprint(c.types))
+	}
+}
+
+func TestOnlyALiveWorkerThatIsKnownIsAskedToDrain(t *testing.T) {
+	db := testdb.New(t)
+	s, err := store.Open(store.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(t.Context()))
+	w := store.Worker{ID: "w", Types: []string{"a"}}
+	asks, err := s.Workers.Beat(t.Context(), w, true)
+	require.NoError(t, err)
+	require.Nil(t, asks)
+	now := s.Clock.Now()
+
+	_, err = s.Workers.AskToDrain(t.Context(), "nobody", store.Drain{}, now)
+	require.ErrorIs(t, err, store.ErrNoWorker)
+	_, err = s.Workers.Undrain(t.Context(), "nobody", now)
+	require.ErrorIs(t, err, store.ErrNoWorker)
+	_, err = s.Workers.AskToDrain(t.Context(), "w", store.Drain{}, now.Add(time.Hour))
+	var refused *store.WorkerRefusedError
+	require.ErrorAs(t, err, &refused)
+	require.Contains(t, err.Error(), "is dead: its last heartbeat was at ")
+
+	doc, err := s.Workers.AskToDrain(t.Context(), "w", store.Drain{Stop: true, Note: "a", By: "ann"}, now)
+	require.NoError(t, err)
+	require.False(t, doc.Draining)
+	doc, err = s.Workers.AskToDrain(t.Context(), "w", store.Drain{Note: "b", By: "bob"}, now)
+	require.NoError(t, err)
+	require.False(t, doc.Drain.Stop, "the later request counts")
+	asks, err = s.Workers.Beat(t.Context(), w, false)
+	require.NoError(t, err)
+	require.Equal(t, &store.Drain{Note: "b", By: "bob", At: asks.At}, asks)
+	require.WithinDuration(t, now, asks.At, time.Minute)
+	w.Draining = true
+	_, err = s.Workers.Beat(t.Context(), w, false)
+	require.NoError(t, err)
+	doc, err = s.Workers.Undrain(t.Context(), "w", now)
+	require.NoError(t, err)
+	require.True(t, doc.Draining, "it has not heard yet")
+	w.Draining = false
+	asks, err = s.Workers.Beat(t.Context(), w, false)
+	require.NoError(t, err)
+	require.Nil(t, asks)
+	doc, err = s.Workers.Get(t.Context(), "w")
+	require.NoError(t, err)
+	require.False(t, doc.Draining)
+}
+
+// wrong is a machine's clock that is wrong.
+type wrong struct {
+	clock.Clock
+	by time.Duration
+}
+
+func (w wrong) Now() time.Time { return w.Clock.Now().Add(w.by) }
+
+func TestAWorkerSaysByHowMuchItsClockIsWrong(t *testing.T) {
+	db := testdb.New(t)
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		s, err := store.Open(store.Config{Database: db, Clock: wrong{clock.System(), by}})
+		require.NoError(t, err)
+		require.NoError(t, s.Ready(t.Context()))
+		id := by.String()
+		for beat := range 2 {
+			require.NoError(t, s.Workers.Heartbeat(t.Context(), store.Worker{ID: id, Types: []string{"a"}}))
+			w, err := s.Workers.Get(t.Context(), id)
+			require.NoError(t, err)
+			if beat == 0 {
+				require.Nil(t, w.ClockError, "not known yet")
+				continue
+			}
+			require.InDelta(t, by.Milliseconds(), *w.ClockError, float64(testdb.Patience.Milliseconds()))
+		}
 	}
 }

@@ -22,13 +22,30 @@ type Worker struct {
 	Stream      string                `json:"stream"`
 	StartedAt   string                `json:"started_at,omitempty"`
 	HeartbeatAt string                `json:"heartbeat_at"`
+	ClockError  *int64                `json:"clock_error_ms,omitempty" doc:"by how much the clock of its machine was ahead of the database's at the heartbeat before; negative = behind. Workers go by the database's time, so it changes nothing"`
+	Drain       *Drain                `json:"drain,omitempty" doc:"what an operator has asked it for"`
+	NoDrain     bool                  `json:"no_drain,omitempty" doc:"it refuses to be drained or stopped by operators"`
+}
+
+// Drain is what an operator has asked a worker for, as JSON.
+type Drain struct {
+	At    string `json:"at" format:"date-time"`
+	By    string `json:"by,omitempty" doc:"who asked"`
+	Note  string `json:"note,omitempty" doc:"why"`
+	Stop  bool   `json:"stop,omitempty" doc:"it also stops when it holds nothing any more"`
+	Heard bool   `json:"heard" doc:"the worker knows, and claims nothing"`
 }
 
 // WorkerOf is a worker as it is now, by the database's time.
 func WorkerOf(w *store.Worker, now time.Time) Worker {
+	var drain *Drain
+	if d := w.Drain; d != nil {
+		drain = &Drain{Time(d.At), d.By, d.Note, d.Stop, w.Draining}
+	}
 	return Worker{
 		ID: w.ID, Alive: w.Alive(now), Host: w.Host, PID: w.PID, Version: w.Version, Types: w.Types, Only: w.Only, Concurrency: w.Concurrency,
 		Running: w.Running, Stream: w.Stream, StartedAt: Time(w.StartedAt), HeartbeatAt: Time(w.HeartbeatAt),
+		ClockError: w.ClockError, Drain: drain, NoDrain: w.NoDrain,
 	}
 }
 

@@ -118,6 +118,22 @@ func TestChartsShowWhatProcessesHaveRecorded(t *testing.T) {
 	require.Contains(t, text, "5 executions in the last hour, 2 failed")
 }
 
+// The series belong to no tenant.
+func TestAViewerOfATenantSeesNoCharts(t *testing.T) {
+	w := newWorld(t)
+	token := w.token("viewer", "mine")
+	v := w.closed().visitor()
+	v.signIn(token, "/ui/")
+	for _, path := range []string{"/", "/?window=week"} {
+		res, text := v.send(http.MethodGet, path, "")
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		require.Contains(t, text, "last day")
+		require.NotContains(t, text, "last week<")
+		require.NotContains(t, text, "No execution has started")
+		require.NotContains(t, text, "Executions, last")
+	}
+}
+
 func TestTheOverviewNamesAnOverdueTick(t *testing.T) {
 	w := newWorld(t)
 	w.call(http.MethodPost, "/periodics", map[string]any{"name": "nightly", "cron": "30 2 * * *", "type": "report"})

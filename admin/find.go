@@ -22,6 +22,8 @@ type Filter struct {
 	WorkerID string         // has an execution in the task's list, open or ended
 	After    time.Time      // created at this time or later
 	Before   time.Time      // created before this time
+	Error    string         // the last error contains this text, in upper or lower case
+	Args     []string       // PATH=VALUE, such as order.id=17: the arguments have each of these texts, numbers, true or false
 	// Past selects past lives, too: those that moved to the history because their retention had passed
 	// or their key began a new life. OnlyPast selects nothing else.
 	Past, OnlyPast bool
@@ -45,7 +47,7 @@ func (f *Filter) validate() error { return f.query(store.Place{}).Check() }
 func (f *Filter) query(after store.Place) store.Filter {
 	q := store.Filter{
 		Tenant: f.Tenant, Type: f.Type, Statuses: f.Statuses, Category: f.Category, Creator: f.Creator,
-		WorkerID: f.WorkerID, Before: f.Before, After: f.After, AfterID: after.ID, Descending: f.Descending,
+		WorkerID: f.WorkerID, Error: f.Error, Args: f.Args, Before: f.Before, After: f.After, AfterID: after.ID, Descending: f.Descending,
 	}
 	if f.where() != store.InTasks {
 		q.AfterGeneration = after.Generation

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,74 @@ func TestFindSelectsByEachFieldOfTheFilter(t *testing.T) {
 	}, counts)
 }
 
+// What is searched for is a text, whatever it looks like, and a value at a path.
+func TestFindSearchesErrorsAndArguments(t *testing.T) {
+	b := setup(t)
+	errorsOf := map[string]string{
+		"refused": "dial tcp 10.0.0.1:25: Connection REFUSED", "dots": "want .* (a+b)? [x] {2} ^$ | \\Q\\E \\d #", "price": "costs $5, not 50%", "unicode": "Straße gesperrt: ÄÖÜ 東京 🚧",
+		"lines": "first line\nsecond\tline", "none": "",
+	}
+	args := map[string]string{
+		"refused": `{"order": {"id": 17, "name": "ann", "paid": true}, "list": [{"sku": "a"}, {"sku": "b=c"}]}`, "dots": `{"order": {"id": "17"}}`, "price": `{"order": {"id": 17.5, "name": "Ann"}}`,
+		"unicode": `{"order": {"name": "東京"}}`, "lines": `"order"`, "none": `{"order": {"paid": "true", "id": -3}}`,
+	}
+	for key, text := range errorsOf {
+		_, err := b.p.SendJSON(t.Context(), "mail", []byte(args[key]), producer.Key(key))
+		require.NoError(t, err)
+		if text != "" {
+			_, err = b.db.Collection("tasks").UpdateByID(t.Context(), "-/mail/"+key, bson.D{{Key: "$set", Value: bson.D{{Key: "error_info", Value: text}}}})
+			require.NoError(t, err)
+		}
+	}
+	find := func(f Filter) (keys []string) {
+		t.Helper()
+		for token := ""; ; {
+			page, err := b.a.Find(t.Context(), f, 2, token)
+			require.NoError(t, err)
+			for _, task := range page.Tasks {
+				keys = append(keys, task.Key)
+			}
+			if token = page.Next; token == "" {
+				break
+			}
+		}
+		n, err := b.a.Count(t.Context(), f)
+		require.NoError(t, err)
+		require.EqualValues(t, len(keys), n)
+		return keys
+	}
+	for _, text := range []string{
+		"connection refused", "CONNECTION", "10.0.0.1", "10x0", ".*", ".", "$", "$5", "^", "^$", "[x]", "(a+b)?", "{2}", "\\", "\\Q", "\\E", "\\d", "|", "50%", "#", " ", "ä", "äöü", "東", "🚧", "STRASSE", "\n", "line\nsecond", "\tLINE", "e", "nothing",
+	} {
+		var want []string
+		for key, full := range errorsOf {
+			if strings.Contains(strings.ToLower(full), strings.ToLower(text)) {
+				want = append(want, key)
+			}
+		}
+		slices.Sort(want)
+		require.Equal(t, want, find(Filter{Error: text}), "%q", text)
+	}
+	for _, c := range []struct{ arg, want string }{
+		{"order.id=17", "dots refused"}, {"order.id=17.5", "price"}, {"order.id=-3", "none"}, {"order.name=ann", "refused"}, {"order.name=a.*", ""}, {"order.name=東京", "unicode"},
+		{"order.paid=true", "none refused"}, {"list.sku=b=c", "refused"}, {"list.1.sku=b=c", "refused"}, {"list.sku=a", "refused"}, {"order=order", ""}, {"order.none=", ""}, {`order.name={"$gt":""}`, ""},
+	} {
+		require.Equal(t, c.want, strings.Join(find(Filter{Args: []string{c.arg}}), " "), c.arg)
+	}
+	require.Equal(t, []string{"refused"}, find(Filter{Args: []string{"order.id=17", "order.name=ann"}, Error: "refused", Type: "mail"}))
+	require.Empty(t, find(Filter{Args: []string{"order.id=17", "order.id=18"}}))
+	for _, arg := range []string{"", "=", "order", "=17", ".=1", "order.=1", ".id=1", "order..id=1", "$where=1", "order.$in=1", "headers.authorization=x", "headers.X-API-Key=x", "keys.sk=x", "keys.0.sk=x", "a\x00=1", "a=" + strings.Repeat("x", 400)} {
+		var invalid *model.InvalidError
+		_, err := b.a.Find(t.Context(), Filter{Args: []string{arg}}, 0, "")
+		require.ErrorAs(t, err, &invalid, "%q", arg)
+		require.Equal(t, "arg", invalid.Field)
+	}
+	page, err := b.a.Find(t.Context(), Filter{Error: " "}, 1, "")
+	require.NoError(t, err)
+	_, err = b.a.Find(t.Context(), Filter{Error: "."}, 1, page.Next)
+	require.ErrorContains(t, err, "page_token", "of another search")
+}
+
 func TestPagingShowsEachTaskOnceWhateverComesAndGoes(t *testing.T) {
 	for name, filter := range map[string]Filter{
 		"all": {}, "by type": {Type: "mail"}, "by tenant and type": {Tenant: model.NoTenant, Type: "mail"},
@@ -126,6 +195,8 @@ func TestABadQueryIsRefusedByField(t *testing.T) {
 		"creator":   {Creator: "\x00"},
 		"worker_id": {WorkerID: "*"},
 		"after":     {After: now, Before: now},
+		"error":     {Error: "a\x00b"},
+		"arg":       {Args: []string{"order.id"}},
 	} {
 		var invalid *model.InvalidError
 		_, err := b.a.Find(t.Context(), f, 0, "")

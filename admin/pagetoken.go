@@ -52,6 +52,9 @@ func (f *Filter) tokenSum(last store.Place) []byte {
 	if f.Descending {
 		text = append(text, " descending"...)
 	}
+	if f.Error != "" || len(f.Args) > 0 {
+		text = fmt.Appendf(text, " %q %q", f.Error, f.Args)
+	}
 	sum := sha256.Sum256(text)
 	return sum[:tokenSumBytes]
 }

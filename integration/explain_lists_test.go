@@ -74,7 +74,7 @@ func TestEveryListReadsABoundedPartOfAnIndex(t *testing.T) {
 			"flows?tenant=rare": 1, "plans?tenant=rare": 1, "runs?tenant=rare": 1, "flows?limit=700": few, "flows?limit=700&sort=updated_at": few,
 			"plans?tenant=t5&sort=updated_at&limit=90": few / 10, "runs?limit=700": few, "runs?limit=700&sort=nominal": few, "runs?status=RUNNING": 0,
 			"tasks?status=Pending,Failure&limit=5": pending + failed, "tasks?status=Failure,Pending&limit=5&sort=-id": pending + failed, "tasks?status=Failure&type=mail&limit=5&sort=-id": failed,
-			"tasks?status=Failure&creator=nobody": 0, "tasks?status=Pending,Failure&limit=5&history=also": pending + failed,
+			"tasks?status=Failure&creator=nobody": 0, "tasks?error=nobody": 0, "tasks?arg=to.name=nobody": 0, "tasks?status=Pending,Failure&limit=5&history=also": pending + failed,
 		} {
 			kind, _, _ := strings.Cut(path, "?")
 			var ids []string

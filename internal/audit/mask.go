@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/mscheduler/mscheduler/internal/safetext"
-	"github.com/mscheduler/mscheduler/internal/secret"
 )
 
 const (
@@ -70,7 +69,7 @@ func hidden(name string, v any, brief bool) any {
 	case map[string]any:
 		for field, value := range v {
 			switch lower := strings.ToLower(field); {
-			case value != nil && (slices.Contains(secretNames, lower) || secret.IsCredential(field)):
+			case value != nil && (slices.Contains(secretNames, lower) || safetext.IsCredential(field)):
 				v[field] = safetext.Hidden
 			case brief && slices.Contains(payloads, lower):
 				data, _ := json.Marshal(value) // it was JSON

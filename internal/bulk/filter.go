@@ -19,6 +19,8 @@ type Filter struct {
 	Category      string     `json:"category,omitzero" doc:"category"`
 	Creator       string     `json:"creator,omitzero" doc:"creator"`
 	WorkerID      string     `json:"worker_id,omitzero" doc:"has an execution of this worker in its list"`
+	Error         string     `json:"error,omitzero" doc:"the last error contains this text, in upper or lower case"`
+	Arg           []string   `json:"arg,omitzero" doc:"PATH=VALUE, such as order.id=17: the arguments have each of these texts, numbers, true or false"`
 	CreatedAfter  *form.Time `json:"created_after,omitzero" doc:"created at this time or later"`
 	CreatedBefore *form.Time `json:"created_before,omitzero" doc:"created before this time; at the latest the start of the job"`
 	History       string     `json:"history,omitzero" doc:"of redeliver: past lives, too: no (default), also, only"`
@@ -29,7 +31,7 @@ var places = map[string]store.Where{"": store.InTasks, "no": store.InTasks, "als
 
 // of is the filter as the store takes it. Times without an offset are UTC, and durations count from now.
 func (f *Filter) of(now time.Time) (store.Filter, store.Where, error) {
-	out := store.Filter{Tenant: f.Tenant, Type: f.Type, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID}
+	out := store.Filter{Tenant: f.Tenant, Type: f.Type, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID, Error: f.Error, Args: f.Arg}
 	for _, s := range f.Status {
 		out.Statuses = append(out.Statuses, model.Status(s))
 	}
@@ -56,12 +58,12 @@ func (f *Filter) of(now time.Time) (store.Filter, store.Where, error) {
 // Empty says whether the filter says nothing, and so selects every task.
 func (f *Filter) Empty() bool {
 	return f == nil || f.Tenant == "" && f.Type == "" && len(f.Status) == 0 && f.Category == "" && f.Creator == "" && f.WorkerID == "" &&
-		f.CreatedAfter == nil && f.CreatedBefore == nil
+		f.Error == "" && len(f.Arg) == 0 && f.CreatedAfter == nil && f.CreatedBefore == nil
 }
 
 // FilterOf is the written form of a filter that was read from flags.
 func FilterOf(f store.Filter, where store.Where) *Filter {
-	out := &Filter{Tenant: f.Tenant, Type: f.Type, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID}
+	out := &Filter{Tenant: f.Tenant, Type: f.Type, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID, Error: f.Error, Arg: f.Args}
 	for _, s := range f.Statuses {
 		out.Status = append(out.Status, string(s))
 	}

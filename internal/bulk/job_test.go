@@ -26,6 +26,7 @@ func TestMistakesOfJobsNameTheirFields(t *testing.T) {
 		`{"action": "cancel", "filter": {}}`: "filter says nothing",
 		`{"action": "cancel", "filter": {"status": ["Success"]}}`:                                                  "filter.status has Success; only [Wait New Executing Error] can be cancelled",
 		`{"action": "cancel", "filter": {"status": ["Odd"]}}`:                                                      `filter.status is "Odd"`,
+		`{"action": "cancel", "filter": {"arg": ["order.$id=1"]}}`:                                                 `filter.arg has the path "order.$id"`,
 		`{"action": "cancel", "filter": {"type": "a/b"}}`:                                                          "filter.type is",
 		`{"action": "cancel", "filter": {"type": "t", "history": "also"}}`:                                         "filter.history is \"also\"; only redeliver",
 		`{"action": "redeliver", "filter": {"type": "t", "history": "all"}}`:                                       "filter.history is \"all\"; want no, also or only",

@@ -34,11 +34,13 @@ func (a *app) aboutTask(cmd *cobra.Command, say func(ctx context.Context, c *con
 type filterFlags struct {
 	tenant, typ, category, creator, worker string
 	statuses                               []string
+	errorText                              string
+	args                                   []string
 	after, before                          string
 }
 
 // filterNames are the flags that make a command go by filter.
-var filterNames = []string{"type", "status", "tenant", "category", "creator", "worker", "created-after", "created-before"}
+var filterNames = []string{"type", "status", "tenant", "category", "creator", "worker", "error", "arg", "created-after", "created-before"}
 
 func (f *filterFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.typ, "type", "", "only tasks of this type")
@@ -47,13 +49,15 @@ func (f *filterFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.category, "category", "", "only tasks of this category")
 	fs.StringVar(&f.creator, "creator", "", "only tasks of this creator")
 	fs.StringVar(&f.worker, "worker", "", "only tasks with an execution by this worker")
+	fs.StringVar(&f.errorText, "error", "", "only tasks whose last error contains this text, in upper or lower case")
+	fs.StringArrayVar(&f.args, "arg", nil, "only tasks with this argument: PATH=VALUE, such as order.id=17; can be repeated")
 	fs.StringVar(&f.after, "created-after", "", "only tasks created at or after this time; a duration such as -2h counts from now")
 	fs.StringVar(&f.before, "created-before", "", "only tasks created before this time")
 }
 
 func (f *filterFlags) completions(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(lifecycle.Statuses)...))
-	for _, name := range []string{"type", "tenant", "category", "creator", "worker", "created-after", "created-before"} {
+	for _, name := range []string{"type", "tenant", "category", "creator", "worker", "error", "arg", "created-after", "created-before"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 }
@@ -70,7 +74,7 @@ func (f *filterFlags) given(fs *pflag.FlagSet) bool {
 
 // filter makes the store's filter, or says which flag is wrong.
 func (a *app) filter(f *filterFlags) (store.Filter, error) {
-	out := store.Filter{Tenant: f.tenant, Type: f.typ, Category: f.category, Creator: f.creator, WorkerID: f.worker}
+	out := store.Filter{Tenant: f.tenant, Type: f.typ, Category: f.category, Creator: f.creator, WorkerID: f.worker, Error: f.errorText, Args: f.args}
 	if f.tenant != "" {
 		if err := input.Name("--tenant", f.tenant); err != nil {
 			return out, err
@@ -89,8 +93,10 @@ func (a *app) filter(f *filterFlags) (store.Filter, error) {
 	if out.After, err = parseTimeIfAny("created-after", f.after, now); err != nil {
 		return out, err
 	}
-	out.Before, err = parseTimeIfAny("created-before", f.before, now)
-	return out, err
+	if out.Before, err = parseTimeIfAny("created-before", f.before, now); err != nil {
+		return out, err
+	}
+	return out, input.Renamed(out.CheckSearch(), func(field string) string { return "--" + field })
 }
 
 // statusesOf are the values of --status, in whatever case they are given.

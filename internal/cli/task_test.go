@@ -8,12 +8,33 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/explain"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
+
+func TestTasksAreSearchedByErrorAndArguments(t *testing.T) {
+	s := newSession(t)
+	listed := func(args ...string) int {
+		var list struct{ Tasks []struct{ ID string } }
+		s.ok(append([]string{"task", "list", "-o", "json"}, args...)...).json(&list)
+		return len(list.Tasks)
+	}
+	s.ok("send", "c", "--key", "other", "--args", `{"order": {"id": 18}}`)
+	s.ok("send", "c", "--key", "found", "--args", `{"order": {"id": 17}, "to": "ann, bob"}`)
+	_, err := database(t, s).Collection("tasks").UpdateByID(t.Context(), "-/c/found", bson.D{{Key: "$set", Value: bson.D{{Key: "error_info", Value: "costs $5 (or more)"}}}})
+	require.NoError(t, err)
+	require.Equal(t, 1, listed("--error", "COSTS $5 ("))
+	require.Zero(t, listed("--error", "costs .*"))
+	require.Equal(t, 1, listed("--arg", "order.id=17", "--arg", "to=ann, bob"))
+	require.Zero(t, listed("--arg", "order.id=17", "--arg", "to=ann"))
+	s.fails(ExitUsage, []string{"--arg is", "want PATH=VALUE"}, "task", "list", "--arg", "order")
+	require.Contains(t, s.ok("task", "cancel", "--error", "costs $5", "--arg", "order.id=17", "--yes").stdout, "1 task cancelled")
+	s.fails(ExitUsage, []string{"either ids or a filter"}, "task", "cancel", "c/found", "--error", "costs")
+}
 
 func TestListIsFilteredAndPaged(t *testing.T) {
 	s := newSession(t)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"net/url"
 	"regexp"
 	"testing"
 	"time"
@@ -45,6 +46,39 @@ func TestListsNameWhatCannotBeRead(t *testing.T) {
 		require.Contains(t, text, says, path)
 		require.Contains(t, text, "later cannot be read", path)
 	}
+}
+
+func TestTasksAreFoundByErrorAndArguments(t *testing.T) {
+	w := newWorld(t)
+	for key, args := range map[string]any{"a": map[string]any{"order": map[string]any{"id": 17}, "to": "<b>ann</b>"}, "b": map[string]any{"order": map[string]any{"id": 18}}} {
+		w.call(http.MethodPost, "/tasks", map[string]any{"type": "mail", "key": key, "args": args})
+	}
+	_, err := w.db.Collection("tasks").UpdateByID(t.Context(), "-/mail/b", bson.D{{Key: "$set", Value: bson.D{{Key: "error_info", Value: "550 <No> such $mailbox"}}}})
+	require.NoError(t, err)
+	found := func(query url.Values) (keys string) {
+		status, text := w.page("/tasks?" + query.Encode())
+		require.Equal(t, http.StatusOK, status)
+		for _, m := range regexp.MustCompile(`data-path="/tasks/-/mail/(.)"`).FindAllStringSubmatch(text, -1) {
+			keys += m[1]
+		}
+		for name := range query {
+			for _, value := range query[name] {
+				require.Contains(t, text, `name="`+name+`" value="`+html.EscapeString(value)+`"`)
+			}
+		}
+		return keys
+	}
+	require.Equal(t, "b", found(url.Values{"error": {"<no> SUCH $"}}))
+	require.Empty(t, found(url.Values{"error": {"5.0"}}))
+	require.Equal(t, "a", found(url.Values{"arg": {"order.id=17", "to=<b>ann</b>"}}))
+	require.Empty(t, found(url.Values{"arg": {"order.id=17", "to=bob"}}))
+	status, text := w.page("/tasks?arg=order.$id%3D1")
+	require.Equal(t, http.StatusUnprocessableEntity, status)
+	require.Contains(t, text, "want names of fields")
+	status, text = w.page("/download/tasks.jsonl?arg=order.id%3D18&arg=")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, text, "-/mail/b")
+	require.NotContains(t, text, "-/mail/a")
 }
 
 func TestManyWorkersAndTypesAreShownPageByPage(t *testing.T) {

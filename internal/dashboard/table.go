@@ -20,7 +20,7 @@ type tableOf struct {
 
 // tables are the lists that can be filtered, paged and written as files.
 var tables = map[string]tableOf{
-	"tasks": {"/tasks", "tasks", []string{"tenant", "type", "status", "category", "creator", "worker_id", "created_after", "created_before", "history", "sort"},
+	"tasks": {"/tasks", "tasks", []string{"tenant", "type", "status", "category", "creator", "worker_id", "error", "arg", "created_after", "created_before", "history", "sort"},
 		[]string{"id", "status", "tenant", "type", "key", "category", "creator", "priority", "start_time", "attempt", "error_count", "lapse_count", "error_info", "created_at", "updated_at", "finished_at", "exec_time_ms"}},
 	"audit": {"/audit", "entries", []string{"tenant", "who", "operation", "kind", "resource", "outcome", "after", "before"},
 		[]string{"id", "at", "ended_at", "who", "name", "from", "door", "operation", "kind", "resource", "count", "tenant", "outcome", "status", "reason", "before", "after", "request"}},

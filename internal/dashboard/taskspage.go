@@ -14,7 +14,7 @@ import (
 var taskRoutes = routes{"/tasks": (*visit).tasks, "/tasks/{tenant}/{type}/{key...}": (*visit).task}
 
 // bulkFilters are the names of a filter of tasks that a bulk job has, too.
-var bulkFilters = []string{"tenant", "type", "status", "category", "creator", "worker_id", "created_after", "created_before"}
+var bulkFilters = []string{"tenant", "type", "status", "category", "creator", "worker_id", "error", "arg", "created_after", "created_before"}
 
 func (v *visit) tasks() error {
 	q := v.r.URL.Query()
@@ -26,16 +26,20 @@ func (v *visit) tasks() error {
 	for _, name := range bulkFilters {
 		switch values := q[name]; {
 		case len(values) == 0 || values[0] == "":
-		case name == "status":
+		case name == "status" || name == "arg":
 			filter[name] = values
 		default:
 			filter[name] = values[0]
 		}
 	}
+	args := q["arg"]
+	if len(args) == 0 {
+		args = []string{""}
+	}
 	live := v.ofTenant(pick(q, "tenant", "type"))
 	live.Set("of", "tasks")
 	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Data: document{
-		"tasks": list(doc["tasks"]), "next": doc["next"], "unreadable": list(doc["unreadable"]), "statuses": lifecycle.Statuses, "status": q["status"], "filter": filter, "all": len(filter) == 0,
+		"tasks": list(doc["tasks"]), "next": doc["next"], "cut": text(doc["next"]) != "" && len(list(doc["tasks"])) < perPage, "unreadable": list(doc["unreadable"]), "statuses": lifecycle.Statuses, "status": q["status"], "args": args, "filter": filter, "all": len(filter) == 0,
 	}})
 	return nil
 }

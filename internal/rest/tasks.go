@@ -54,6 +54,8 @@ type TaskFilter struct {
 	Category string    `query:"category"`
 	Creator  string    `query:"creator"`
 	WorkerID string    `query:"worker_id" doc:"has an execution of this worker in its list"`
+	Error    string    `query:"error" doc:"the last error contains this text, in upper or lower case"`
+	Arg      []string  `query:"arg,explode" doc:"PATH=VALUE, such as order.id=17: the arguments have this text, number, true or false there; each of these, if there are several"`
 	After    time.Time `query:"created_after" doc:"created at this time or later"`
 	Before   time.Time `query:"created_before" doc:"created before this time"`
 	History  string    `query:"history" enum:"no,also,only" default:"no" doc:"past lives, too: those that moved to the history"`
@@ -62,7 +64,7 @@ type TaskFilter struct {
 func (f *TaskFilter) of(ctx context.Context) (admin.Filter, error) {
 	tenant, err := tenantIn(ctx, "tenant", f.Tenant)
 	out := admin.Filter{
-		Tenant: tenant, Type: f.Type, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID, After: f.After, Before: f.Before,
+		Tenant: tenant, Type: f.Type, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID, Error: f.Error, Args: f.Arg, After: f.After, Before: f.Before,
 		Past: f.History == "also", OnlyPast: f.History == "only",
 	}
 	for _, status := range f.Status {

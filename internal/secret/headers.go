@@ -11,20 +11,12 @@ import (
 	"github.com/mscheduler/mscheduler/internal/safetext"
 )
 
-// secretHeaders are those of a call whose values are credentials.
-var secretHeaders = []string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key"}
-
-// IsCredential says whether a header of that name is a credential.
-func IsCredential(name string) bool {
-	return slices.Contains(secretHeaders, http.CanonicalHeaderKey(name))
-}
-
 // mapHeaders returns the headers with other credentials.
 func mapHeaders(headers map[string]string, change func(name, value string) (string, error)) (map[string]string, error) {
 	out := maps.Clone(headers)
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(out)) {
-		if IsCredential(name) {
+		if safetext.IsCredential(name) {
 			value, err := change(name, out[name])
 			out[name], errs = value, append(errs, err)
 		}
@@ -44,7 +36,7 @@ func HideHeaders(headers map[string]string) map[string]string {
 // GivenHeaders names the headers whose credentials are given and not [safetext.Hidden].
 func GivenHeaders(headers map[string]string) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		if IsCredential(name) && headers[name] != safetext.Hidden {
+		if safetext.IsCredential(name) && headers[name] != safetext.Hidden {
 			names = append(names, name)
 		}
 	}

@@ -39,7 +39,7 @@ func hideWithin(part any) {
 func always(string, string) string       { return safetext.Hidden }
 func shownURL(_, url string) string      { return safetext.URL(url) }
 func ifSealed(_, text string) string     { return hiddenIf(Sealed(text), text) }
-func ifCredential(name, v string) string { return hiddenIf(IsCredential(name), v) }
+func ifCredential(name, v string) string { return hiddenIf(safetext.IsCredential(name), v) }
 
 func hiddenIf(hide bool, text string) string {
 	if hide {

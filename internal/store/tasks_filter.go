@@ -18,7 +18,9 @@ type Filter struct {
 	Statuses []model.Status
 	Category string
 	Creator  string
-	WorkerID string // has an execution by that worker
+	WorkerID string   // has an execution by that worker
+	Error    string   // has this text in its last error, in upper or lower case
+	Args     []string // PATH=VALUE: the arguments have that value at that path
 	Before   time.Time
 	After    time.Time // created in [After, Before)
 	AfterID  string    // paging: only ids greater than this one
@@ -55,6 +57,9 @@ func (f Filter) Check() error {
 		if err := input.WorkerID("worker_id", f.WorkerID); err != nil {
 			return err
 		}
+	}
+	if err := f.CheckSearch(); err != nil {
+		return err
 	}
 	if !f.After.IsZero() && !f.Before.IsZero() && !f.After.Before(f.Before) {
 		return input.Invalid("after", "is %v, which is not before %v", f.After, f.Before)
@@ -95,7 +100,7 @@ func (f Filter) queryBy(id string) bson.D {
 	if created := timeRange(f.After, f.Before); created != nil {
 		q = append(q, d("created_at", created))
 	}
-	return q
+	return f.search(q)
 }
 
 // rangeBy is the part of the query that an index on the task's id answers.
@@ -163,7 +168,7 @@ func (f Filter) index() string {
 
 // indexed says whether an index selects exactly what the filter does: that on ids, or the filter's own.
 func (f Filter) indexed(own bool) bool {
-	return (own || len(f.Statuses) == 0 && (f.Type == "" || f.Tenant != "")) && f.Category == "" && f.Creator == "" && f.WorkerID == "" && f.Before.IsZero() && f.After.IsZero()
+	return (own || len(f.Statuses) == 0 && (f.Type == "" || f.Tenant != "")) && f.Category == "" && f.Creator == "" && f.WorkerID == "" && f.Before.IsZero() && f.After.IsZero() && !f.searched()
 }
 
 func timeRange(from, to time.Time) bson.D {

@@ -250,7 +250,7 @@ func TestTheGraphOfAFlowIsPrintedForOtherPrograms(t *testing.T) {
 		require.Contains(t, svg, shown)
 	}
 	s.fails(ExitNotFound, []string{"no such flow: -/other"}, "flow", "show", "other", "-o", "svg")
-	s.fails(ExitUsage, []string{`--output is "png"; want table, json, yaml, dot, mermaid or svg`}, "flow", "show", "order-7", "-o", "png")
+	s.fails(ExitUsage, []string{`--output is "png"; want table, json, yaml, dot, mermaid, svg or gantt`}, "flow", "show", "order-7", "-o", "png")
 	s.fails(ExitUsage, []string{"--graph prints no svg"}, "flow", "show", "order-7", "-o", "svg", "--graph", "dot")
 	s.fails(ExitUsage, []string{`--output is "svg"; want table, json or yaml`}, "flow", "list", "-o", "svg")
 }

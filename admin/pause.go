@@ -10,7 +10,7 @@ import (
 // Pause makes all workers stop claiming tasks of these types within two seconds. Running tasks
 // continue, and new tasks wait. Pausing twice is not an error.
 func (a *Admin) Pause(ctx context.Context, types ...string) error {
-	return a.pause(ctx, "pausing", types, func() error { return a.room.Store.Control.Pause(ctx, false, types) })
+	return a.pause(ctx, "pausing", types, func() error { return a.room.Store.Control.Pause(ctx, false, types, "", "") })
 }
 
 // Resume reverts [Admin.Pause] for these types and wakes their workers. It does not revert
@@ -39,7 +39,7 @@ func (a *Admin) PauseAll(ctx context.Context) error {
 	if err := a.room.Prepare(ctx); err != nil {
 		return fmt.Errorf("pausing: %w", err)
 	}
-	return a.room.Store.Control.Pause(ctx, true, nil)
+	return a.room.Store.Control.Pause(ctx, true, nil, "", "")
 }
 
 // ResumeAll reverts [Admin.PauseAll]. Types that were paused by name stay paused.

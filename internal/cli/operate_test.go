@@ -35,8 +35,9 @@ func TestPauseHoldsTasksBackUntilResume(t *testing.T) {
 	s.ok("pause", "--all", "-o", "json").json(&paused)
 	require.True(t, paused.All)
 	require.Equal(t, []string{}, paused.Types)
-	s.ok("pause", "t")
-	require.Equal(t, "paused: t\n", s.ok("resume", "--all").stdout, "what was paused by name stays")
+	require.Regexp(t, `(?m)^paused: everything, and by name t\nt: the relay is down \(.+@.+, .+\)$`, s.ok("pause", "t", "--note", "the relay is down").stdout)
+	require.Contains(t, s.ok("doctor").stdout, "claiming is paused for all types")
+	require.Regexp(t, `^paused: t\nt: the relay is down`, s.ok("resume", "--all").stdout, "what was paused by name stays")
 }
 
 func TestWorkerListShowsWhoLives(t *testing.T) {

@@ -3,32 +3,43 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/view"
 )
 
 func (a *app) pauseCommand() *cobra.Command {
-	return a.pauseOrResume(&cobra.Command{
+	note := ""
+	cmd := a.pauseOrResume(&cobra.Command{
 		Use: "pause [TYPE...]", Short: "Pause the claiming of tasks, of some types or of all",
 		Long: "Pause the claiming of tasks, of some types or of all. All workers stop claiming within two\nseconds. Running tasks continue, and new tasks wait until `mscheduler resume`.",
-	}, "pause", (*admin.Admin).Pause, (*admin.Admin).PauseAll)
+	}, "pause", func(ctx context.Context, c *connection, all bool, types []string) error {
+		if err := input.Note(note); err != nil {
+			return err
+		}
+		return c.store.Control.Pause(ctx, all, types, note, whoami())
+	})
+	cmd.Flags().StringVar(&note, "note", "", "the reason, for those who look later")
+	return cmd
 }
 
 func (a *app) resumeCommand() *cobra.Command {
 	return a.pauseOrResume(&cobra.Command{
 		Use: "resume [TYPE...]", Short: "Undo a pause",
 		Long: "Undo a pause. --all undoes `pause --all`. Types that were paused by name stay paused until they\nare resumed by name.",
-	}, "resume", (*admin.Admin).Resume, (*admin.Admin).ResumeAll)
+	}, "resume", func(ctx context.Context, c *connection, all bool, types []string) error {
+		return c.store.Control.Resume(ctx, all, types)
+	})
 }
 
-func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
-	some func(*admin.Admin, context.Context, ...string) error, everything func(*admin.Admin, context.Context) error) *cobra.Command {
+func (a *app) pauseOrResume(cmd *cobra.Command, verb string, do func(ctx context.Context, c *connection, all bool, types []string) error) *cobra.Command {
 	var all bool
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
@@ -44,19 +55,14 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 		}
 		return nil
 	}
-	cmd.RunE = a.onDatabase(func(ctx context.Context, c *connection, args []string) (err error) {
-		if all {
-			err = everything(c.admin, ctx)
-		} else {
-			err = some(c.admin, ctx, args...)
-		}
-		if err != nil {
+	cmd.RunE = a.onDatabase(func(ctx context.Context, c *connection, args []string) error {
+		if err := do(ctx, c, all, args); err != nil {
 			return err
 		}
 		if err := a.warnUnknown(ctx, c, args); err != nil {
 			return err
 		}
-		return a.printPaused(ctx, c.admin)
+		return a.printPaused(ctx, c)
 	})
 	cmd.Flags().BoolVar(&all, "all", false, verb+" everything")
 	return cmd
@@ -109,10 +115,23 @@ func (c *connection) served(ctx context.Context, typ string) (bool, error) {
 }
 
 // printPaused says what is paused now.
-func (a *app) printPaused(ctx context.Context, p *admin.Admin) error {
-	types, all, err := p.Paused(ctx)
+func (a *app) printPaused(ctx context.Context, c *connection) error {
+	found, err := c.store.Control.Pauses(ctx)
 	if err != nil {
 		return err
+	}
+	types, all, notes := []string{}, false, ""
+	for i := range found {
+		p := &found[i]
+		name := p.Type()
+		if name == "" {
+			all, name = true, "everything"
+		} else {
+			types = append(types, name)
+		}
+		if p.Note != "" {
+			notes += fmt.Sprintf("%s: %s (%s, %s)\n", name, human.OneLine(p.Note, 200), p.By, human.When(p.At, c.at))
+		}
 	}
 	paused := strings.Join(types, " ")
 	switch {
@@ -123,5 +142,5 @@ func (a *app) printPaused(ctx context.Context, p *admin.Admin) error {
 	case paused == "":
 		paused = "nothing"
 	}
-	return a.result(map[string]any{"all": all, "types": append([]string{}, types...)}, "paused: "+paused+"\n")
+	return a.result(map[string]any{"all": all, "types": types, "pauses": view.PausesOf(found)}, "paused: "+paused+"\n"+notes)
 }

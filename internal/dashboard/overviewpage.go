@@ -19,7 +19,8 @@ type typeRow struct {
 	Ended, Failed         int64
 	Late, Took            document
 	Paused                bool
-	Spark                 *spark // nil = no execution has ended
+	Pause                 document // who paused it, when and why
+	Spark                 *spark   // nil = no execution has ended
 }
 
 // windows are the spans of time that the overview offers. Ended tasks are looked at for a day at most: MS is how far
@@ -130,8 +131,10 @@ func typeRowsOf(stats, pauses document) []*typeRow {
 		statuses := object(e["statuses"])
 		r.Failed = integer(statuses["Failure"]) + integer(statuses["Pending"])
 	}
-	for _, typ := range texts(pauses["types"]) {
-		row(typ).Paused = true
+	for _, p := range list(pauses["pauses"]) {
+		if typ := text(object(p)["type"]); typ != "" {
+			row(typ).Paused, row(typ).Pause = true, object(p)
+		}
 	}
 	out := make([]*typeRow, 0, len(rows))
 	for _, r := range rows {

@@ -47,7 +47,7 @@ func (v *visit) types() error {
 	for _, l := range lines {
 		l.Spark = sparks[l.Type]
 	}
-	v.render("types", page{Title: "Types", Nav: "Types", Poll: 5, Data: document{"lines": lines, "all": all, "next": next, "pausedAll": pauses["all"] == true}})
+	v.render("types", page{Title: "Types", Nav: "Types", Poll: 5, Data: document{"lines": lines, "all": all, "next": next, "pausedAll": pauseOfAll(pauses)}})
 	return nil
 }
 
@@ -121,7 +121,7 @@ func (v *visit) typ() error {
 	})
 	v.render("type", page{Title: code, Nav: "Types", Poll: 5, Data: document{
 		"code": code, "path": path, "settings": settings, "groups": typeSettings, "row": row, "statuses": object(object(object(stats["ended"])["types"])[code])["statuses"],
-		"stats": stats, "pausedAll": pauses["all"] == true, "workers": serving[:min(len(serving), mostServing)], "serving": len(serving), "window": window, "windows": windows, "charts": chartsOf("type", series),
+		"stats": stats, "pausedAll": pauseOfAll(pauses), "workers": serving[:min(len(serving), mostServing)], "serving": len(serving), "window": window, "windows": windows, "charts": chartsOf("type", series),
 	}})
 	return nil
 }
@@ -142,5 +142,15 @@ func (v *visit) editType() error {
 	v.render("typeedit", page{Title: "Settings of " + code, Nav: "Types", Data: document{
 		"code": code, "path": "/types" + pathOf(code), "settings": settings, "groups": typeSettings,
 	}})
+	return nil
+}
+
+// pauseOfAll is who paused everything, when and why; nil = nobody has.
+func pauseOfAll(pauses document) document {
+	for _, p := range list(pauses["pauses"]) {
+		if p := object(p); text(p["type"]) == "" {
+			return p
+		}
+	}
 	return nil
 }

@@ -61,8 +61,9 @@ type typeList struct {
 
 type pauseList struct {
 	Body struct {
-		Types []string `json:"types" doc:"types that are paused by name"`
-		All   bool     `json:"all" doc:"all types are paused"`
+		Types  []string     `json:"types" doc:"types that are paused by name"`
+		All    bool         `json:"all" doc:"all types are paused"`
+		Pauses []view.Pause `json:"pauses" doc:"who has paused them, when and why"`
 	}
 }
 
@@ -94,22 +95,34 @@ func (s *API) addTypes() {
 	add(s, read, op("list-pauses", http.MethodGet, "/pauses", "List what is paused", ""), func(ctx context.Context, _ *struct{}) (*pauseList, error) {
 		return s.pauses(ctx, nil)
 	})
-	for _, c := range []struct {
-		verb, summary string
-		one           func(ctx context.Context, types ...string) error
-		all           func(ctx context.Context) error
-	}{
-		{"pause", "no task of it starts; those that run go on", s.admin.Pause, s.admin.PauseAll},
-		{"resume", "its tasks start again", s.admin.Resume, s.admin.ResumeAll},
-	} {
-		title := strings.ToUpper(c.verb[:1]) + c.verb[1:]
-		add(s, write, op(c.verb+"-type", http.MethodPost, at+"/"+c.verb, title+" a type: "+c.summary, ""), func(ctx context.Context, in *struct{ TypePath }) (*pauseList, error) {
-			return s.pauses(ctx, func() error { return c.one(ctx, in.Code) })
-		})
-		add(s, write, op(c.verb+"-all", http.MethodPost, "/pauses/"+c.verb, title+" all types", "Types that are paused by name stay so."), func(ctx context.Context, _ *struct{}) (*pauseList, error) {
-			return s.pauses(ctx, func() error { return c.all(ctx) })
-		})
+	const named, replaced = "Types that are paused by name stay so.", "The note of a later pause replaces that of an earlier one."
+	add(s, write, op("pause-type", http.MethodPost, at+"/pause", "Pause a type: no task of it starts; those that run go on", replaced), func(ctx context.Context, in *struct {
+		TypePath
+		Body *body[noted]
+	}) (*pauseList, error) {
+		return s.pause(ctx, false, []string{in.Code}, in.Body)
+	})
+	add(s, write, op("pause-all", http.MethodPost, "/pauses/pause", "Pause all types", named+" "+replaced), func(ctx context.Context, in *struct{ Body *body[noted] }) (*pauseList, error) {
+		return s.pause(ctx, true, nil, in.Body)
+	})
+	add(s, write, op("resume-type", http.MethodPost, at+"/resume", "Resume a type: its tasks start again", ""), func(ctx context.Context, in *struct{ TypePath }) (*pauseList, error) {
+		return s.pauses(ctx, func() error { return s.admin.Resume(ctx, in.Code) })
+	})
+	add(s, write, op("resume-all", http.MethodPost, "/pauses/resume", "Resume all types", named), func(ctx context.Context, _ *struct{}) (*pauseList, error) {
+		return s.pauses(ctx, func() error { return s.admin.ResumeAll(ctx) })
+	})
+}
+
+// pause pauses types, or all, with the note of a body.
+func (s *API) pause(ctx context.Context, all bool, types []string, b *body[noted]) (*pauseList, error) {
+	note := said(b).Note
+	if err := input.Note(note); err != nil {
+		return nil, input.Under("body", err)
 	}
+	if err := s.room.Prepare(ctx); err != nil {
+		return nil, err
+	}
+	return s.pauses(ctx, func() error { return s.store.Control.Pause(ctx, all, types, note, byOf(ctx)) })
 }
 
 // pauses answers with what is paused after a change.
@@ -119,9 +132,16 @@ func (s *API) pauses(ctx context.Context, change func() error) (*pauseList, erro
 			return nil, err
 		}
 	}
-	types, all, err := s.admin.Paused(ctx)
+	found, err := s.store.Control.Pauses(ctx)
 	out := &pauseList{}
-	out.Body.Types, out.Body.All = append([]string{}, types...), all
+	out.Body.Types, out.Body.Pauses = []string{}, view.PausesOf(found)
+	for i := range found {
+		if typ := found[i].Type(); typ != "" {
+			out.Body.Types = append(out.Body.Types, typ)
+		} else {
+			out.Body.All = true
+		}
+	}
 	return out, err
 }
 

@@ -1,7 +1,9 @@
 package rest_test
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,6 +42,19 @@ func TestTypesAreStoredReadPausedAndDeleted(t *testing.T) {
 	require.Equal(t, []any{"mail"}, w.ok("POST", "/api/v1/pauses/resume", "")["types"])
 	require.Empty(t, w.ok("POST", mail+"/resume", "")["types"])
 	require.Len(t, w.ok("GET", "/api/v1/types", "")["types"], 1)
+
+	w.ok("POST", "/api/v1/types/b.c/pause", `{"note": "the relay is down"}`)
+	paused := w.ok("POST", "/api/v1/pauses/pause", `{"note": "the database moves"}`)
+	for path, want := range map[string]any{"pauses.0.type": nil, "pauses.0.note": "the database moves", "pauses.0.by": "anybody", "pauses.1.type": "b.c", "pauses.1.note": "the relay is down"} {
+		require.Equal(t, want, at(paused, path), path)
+	}
+	require.IsType(t, "", at(paused, "pauses.1.at"))
+	require.Equal(t, "the move is over", at(w.ok("POST", "/api/v1/types/b.c/pause", `{"note": "the move is over"}`), "pauses.1.note"), "the later one counts")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", "/api/v1/types/b.c/pause", fmt.Sprintf(`{"note": %q}`, strings.Repeat("x", 5000)))["body.note"], "5000 bytes")
+	w.ok("POST", "/api/v1/pauses/resume", "")
+	w.ok("POST", "/api/v1/types/b.c/resume", "")
+	require.NotContains(t, at(w.ok("POST", "/api/v1/types/b.c/pause", ""), "pauses.0"), "note", "that of the pause before is gone")
+	w.ok("POST", "/api/v1/types/b.c/resume", "")
 
 	deleted := w.as("If-Match", w.do("GET", mail, "").header.Get("ETag")).do("DELETE", mail, "")
 	require.Equal(t, http.StatusNoContent, deleted.status, deleted.text)

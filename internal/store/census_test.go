@@ -104,7 +104,7 @@ func TestACensusCountsWhatWaitsForUpkeepAndPlanners(t *testing.T) {
 	seat, err := s.Seats.Acquire(ctx, []string{"t"}, "holder")
 	require.NoError(t, err)
 	require.NotNil(t, seat)
-	require.NoError(t, s.Control.Pause(ctx, true, nil))
+	require.NoError(t, s.Control.Pause(ctx, true, nil, "", ""))
 
 	c, err := s.TakeCensus(ctx, store.Census{})
 	require.NoError(t, err)

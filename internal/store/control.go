@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -34,9 +35,37 @@ func (s *Control) Read(ctx context.Context) (ControlDoc, error) {
 	return c, err
 }
 
-// Pause stops the claiming of the given types, or of everything; what runs goes on.
-// Index: _id.
-func (s *Control) Pause(ctx context.Context, all bool, types []string) error {
+// Pause says why the claiming of a type is paused. It has a document of its own, since every process reads the control
+// document each second.
+type Pause struct {
+	ID   string    `bson:"_id"`
+	Note string    `bson:"note,omitempty"`
+	By   string    `bson:"by,omitempty"`
+	At   time.Time `bson:"at"`
+}
+
+// Type is the type that is paused; "" = all.
+func (p *Pause) Type() string { return strings.TrimPrefix(p.ID, pauseID) }
+
+// pauseID begins the ids of pauses.
+const pauseID = "pause:"
+
+func pauseIDs(all bool, types []string) []string {
+	if all {
+		return []string{pauseID}
+	}
+	return collect(types, func(typ string) string { return pauseID + typ })
+}
+
+// Pause stops the claiming of the given types, or of everything; what runs goes on. The note and who it is by are
+// stored first, in place of those of an earlier pause. Index: _id.
+func (s *Control) Pause(ctx context.Context, all bool, types []string, note, by string) error {
+	for _, id := range pauseIDs(all, types) {
+		why := bson.D{d("$set", bson.D{d("note", note), d("by", by)}), d("$currentDate", bson.D{d("at", true)})}
+		if err := upsert(ctx, s.control, "pausing", id, why); err != nil {
+			return err
+		}
+	}
 	update := bson.D{d("$addToSet", bson.D{d("paused_types", bson.D{d("$each", types)})})}
 	if all {
 		update = bson.D{d("$set", bson.D{d("paused_all", true)})}
@@ -54,6 +83,9 @@ func (s *Control) Resume(ctx context.Context, all bool, types []string) error {
 	if err := s.updateControl(ctx, "resuming", update); err != nil {
 		return err
 	}
+	if _, err := s.control.DeleteMany(ctx, bson.D{d("_id", in(pauseIDs(all, types)))}); err != nil {
+		return explain(err, "resuming")
+	}
 	if all {
 		types, _ = s.tasksRoom.TypesWithTasks(ctx)
 	}
@@ -61,6 +93,28 @@ func (s *Control) Resume(ctx context.Context, all bool, types []string) error {
 		s.wakeOne(ctx, typ)
 	}
 	return nil
+}
+
+// Pauses are what is paused, everything first and then the types by name. One that an earlier release has paused has
+// only its type. Index: _id.
+func (s *Control) Pauses(ctx context.Context) ([]Pause, error) {
+	c, err := s.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := pauseIDs(false, slices.Sorted(slices.Values(c.PausedTypes)))
+	if c.PausedAll {
+		ids = append([]string{pauseID}, ids...)
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := readAll[Pause](ctx, s.control, "reading what is paused", bson.D{d("_id", in(ids))})
+	out := collect(ids, func(id string) Pause { return Pause{ID: id} })
+	for _, p := range found {
+		out[slices.Index(ids, p.ID)] = p
+	}
+	return out, err
 }
 
 // wakeOne gives one due task of the type the field that the streams watch. Indexes: due to

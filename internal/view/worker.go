@@ -49,6 +49,24 @@ func WorkerOf(w *store.Worker, now time.Time) Worker {
 	}
 }
 
+// Pause is why the claiming of tasks is paused, as JSON.
+type Pause struct {
+	Type string `json:"type,omitempty" doc:"absent: all types"`
+	At   string `json:"at,omitempty" format:"date-time"`
+	By   string `json:"by,omitempty" doc:"who has paused it"`
+	Note string `json:"note,omitempty" doc:"why"`
+}
+
+// PausesOf are what is paused now.
+func PausesOf(pauses []store.Pause) []Pause {
+	out := make([]Pause, len(pauses))
+	for i := range pauses {
+		p := &pauses[i]
+		out[i] = Pause{p.Type(), Time(p.At), p.By, p.Note}
+	}
+	return out
+}
+
 // Time is a time as JSON; "" = none.
 func Time(t time.Time) string {
 	if t.IsZero() {

@@ -14,6 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/doctor"
 )
 
 func TestWithoutADatabaseBothWaysAreNamed(t *testing.T) {
@@ -55,7 +57,7 @@ func TestDatabaseThatDoesNotAnswerIsExit4(t *testing.T) {
 
 	var d struct {
 		OK     bool
-		Checks []finding
+		Checks []doctor.Finding
 	}
 	r = s.run("doctor", "-o", "json", "--uri", uri)
 	require.Equal(t, ExitUnreachable, r.code)

@@ -73,30 +73,8 @@ type schemaView struct {
 	State     string   `json:"state"`
 }
 
-// schemaState says in words what a schema is good for, and whether this release can work.
-func schemaState(st store.SchemaStatus) (state string, ready bool) {
-	switch {
-	case st.Foreign:
-		return "mscheduler did not create its tasks collection: use another database or --prefix", false
-	case st.Version == 0:
-		return "not set up; the first send or worker sets it up, or run: mscheduler db migrate", false
-	case st.MinReader > st.Wanted:
-		return fmt.Sprintf("too new: it requires a release with schema version %d or later", st.MinReader), false
-	case st.Version < st.Wanted:
-		return "older than this release; run: mscheduler db migrate", false
-	case len(st.Missing) == 1 && st.Missing[0] == store.SentinelName:
-		return "the sentinel document of the tasks is missing; run: mscheduler db migrate", false
-	case len(st.Missing) > 0:
-		return "indexes are missing; run: mscheduler db migrate", false
-	case st.Version > st.Wanted:
-		return "newer than this release, but compatible", true
-	default:
-		return "up to date", true
-	}
-}
-
 func (a *app) printSchema(c *connection, st store.SchemaStatus) error {
-	state, ready := schemaState(st)
+	state, ready := st.State()
 	var f fields
 	f.add("database", c.String())
 	f.add("prefix", c.prefix)

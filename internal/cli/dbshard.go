@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -102,24 +101,4 @@ func (a *app) printSharding(all []store.Sharding) error {
 		f.add(s.Collection, state)
 	}
 	return a.result(map[string]any{"collections": views}, f.String())
-}
-
-// sharding checks whether the tasks are distributed over the shards of a cluster.
-func (d *doctor) sharding(ctx context.Context) {
-	all, err := d.connection.sharding(ctx)
-	if err != nil {
-		d.warn("sharding", "cannot be read: "+human.OneLine(errorText(err), 200), "grant the user the role clusterMonitor")
-		return
-	}
-	var missing []string
-	for _, s := range all {
-		if !s.Ready {
-			missing = append(missing, s.Collection)
-		}
-	}
-	if len(missing) > 0 {
-		d.warn("sharding", strings.Join(missing, " and ")+": not sharded by {_id: \"hashed\"}, so one shard holds every document", "run: mscheduler db shard")
-		return
-	}
-	d.ok("sharding", "tasks and history are distributed over the shards")
 }

@@ -1,23 +1,13 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/doctor"
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/internal/lifecycle"
-	"github.com/mscheduler/mscheduler/internal/stepplan"
-	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 const doctorHelp = `Check the deployment: the connection, the server, the user's privileges, the schema, the
@@ -39,341 +29,23 @@ func (a *app) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := &doctor{connection: c, database: t.String()}
-			d.examine(cmd.Context())
-			return a.printDoctor(d)
+			return a.printDoctor(t.String(), doctor.Examine(cmd.Context(), doctor.Config{
+				Store: c.store, Database: t.String(), Server: t.hosts, Machine: "this machine", Writes: true, Text: errorText,
+			}))
 		},
 	}
 }
 
-// finding is one line of the doctor.
-type finding struct {
-	Check  string `json:"check"`
-	State  string `json:"state"` // ok, warn, fail
-	Detail string `json:"detail"`
-	Advice string `json:"advice,omitempty"`
-}
-
-type doctor struct {
-	*connection
-	database    string
-	findings    []finding
-	now         time.Time
-	unreachable bool
-}
-
-func (d *doctor) ok(check, format string, args ...any) {
-	d.findings = append(d.findings, finding{check, "ok", fmt.Sprintf(format, args...), ""})
-}
-
-func (d *doctor) warn(check, detail, advice string) {
-	d.findings = append(d.findings, finding{check, "warn", detail, advice})
-}
-
-func (d *doctor) fail(check string, err error, advice string) {
-	d.findings = append(d.findings, finding{check, "fail", human.OneLine(errorText(err), 300), advice})
-}
-
-// examine goes through all checks; one that makes the others senseless ends it.
-func (d *doctor) examine(ctx context.Context) {
-	top, ok := d.reach(ctx)
-	if !ok {
-		return
-	}
-	d.server(top)
-	d.clocks(ctx)
-	d.permissions(ctx, top)
-	if d.schema(ctx) {
-		if top.Sharded {
-			d.sharding(ctx)
-		}
-		d.pauses(ctx)
-		d.workers(ctx)
-		d.lapses(ctx)
-	}
-}
-
-func (d *doctor) reach(ctx context.Context) (store.Topology, bool) {
-	began := d.store.Local().Monotonic()
-	top, err := d.store.Topology(ctx)
-	var fatal *store.FatalError
-	switch {
-	case err != nil && store.TooOld(err):
-		d.fail("server", err, "use MongoDB 4.4 or later")
-		return top, false
-	case errors.As(err, &fatal):
-		d.fail("connection", err, "check user, password and authSource in the URI")
-		return top, false
-	case err != nil:
-		d.unreachable = true
-		d.fail("connection", err, "check the addresses in the URI, the network, and that a primary is elected")
-		return top, false
-	}
-	d.ok("connection", "%s answers (first answer after %s)", d.hosts, human.Rough(d.store.Local().Monotonic()-began))
-	return top, true
-}
-
-func (d *doctor) server(top store.Topology) {
-	version := top.Version
-	if version == "" {
-		version = "unknown (the user may not read it)"
-	}
-	switch {
-	case top.Embedded:
-		d.warn("server", "the embedded server, which behaves as MongoDB "+version, "suitable for development, tests and a single small machine; in production use a MongoDB replica set")
-	case top.Sharded:
-		d.ok("server", "MongoDB %s, sharded cluster: workers poll every second", version)
-	case top.ReplicaSet:
-		d.ok("server", "MongoDB %s, replica set, primary %s", version, top.Primary)
-	default:
-		d.warn("server", "MongoDB "+version+", standalone: no transactions, and workers poll instead of watching",
-			"make it a replica set (one member is enough)")
-	}
-}
-
-// clocks compares this machine's clock with the server's. Workers go by the server's;
-// a difference matters to people, who read both.
-func (d *doctor) clocks(ctx context.Context) {
-	local := d.store.Local()
-	began := local.Monotonic()
-	server, err := d.store.ServerTime(ctx)
-	trip := local.Monotonic() - began
-	if err != nil {
-		d.fail("clock", err, "")
-		d.now = local.Now()
-		return
-	}
-	d.now = server
-	diff := local.Now().Sub(server) - trip/2
-	if diff.Abs() < time.Second {
-		d.ok("clock", "this machine differs from the database by %s (round trip: %s)", human.Rough(diff.Abs()), human.Rough(trip))
-		return
-	}
-	d.warn("clock", fmt.Sprintf("this machine differs from the database by %s", human.Rough(diff.Abs())),
-		"workers use the database's time and are unaffected, but times for --at are not; synchronize the clock with NTP")
-}
-
-func (d *doctor) permissions(ctx context.Context, top store.Topology) {
-	const advice = "grant the user the role readWrite on the database"
-	if err := d.store.Tasks.ProbeRead(ctx); err != nil {
-		d.fail("reading", err, advice)
-	} else {
-		d.ok("reading", "allowed")
-	}
-	if err := d.store.Tasks.ProbeWrite(ctx); err != nil {
-		d.fail("writing", err, advice)
-	} else {
-		d.ok("writing", "allowed, including index creation")
-	}
-	if !top.Subscriptions() {
-		return
-	}
-	if err := d.store.Tasks.ProbeWatch(ctx); err != nil {
-		d.warn("change stream", human.OneLine(errorText(err), 300), "workers poll instead and react more slowly, and subscriptions are not available; "+advice)
-	} else {
-		d.ok("change stream", "allowed")
-	}
-}
-
-// schema says whether the rest can be looked at.
-func (d *doctor) schema(ctx context.Context) bool {
-	st, err := d.store.Schema(ctx)
-	if err != nil {
-		d.fail("schema", err, "")
-		return false
-	}
-	state, ready := schemaState(st)
-	switch {
-	case ready:
-		d.ok("schema", "version %d, %s", st.Version, state)
-	case st.Version == 0 && !st.Foreign:
-		d.warn("schema", "database "+d.database+" is not set up", "if it is the right database, the first send or worker sets it up, or run: mscheduler db migrate")
-	default:
-		d.fail("schema", errors.New(state), "")
-	}
-	return st.Version > 0
-}
-
-func (d *doctor) pauses(ctx context.Context) {
-	control, err := d.store.Control.Read(ctx)
-	switch {
-	case err != nil:
-		d.fail("pauses", err, "")
-	case control.PausedAll:
-		d.warn("pauses", "claiming is paused for all types", "to resume: mscheduler resume --all")
-	case len(control.PausedTypes) > 0:
-		types := strings.Join(control.PausedTypes, " ")
-		d.warn("pauses", "claiming is paused for "+types, "to resume: mscheduler resume "+types)
-	default:
-		d.ok("pauses", "none")
-	}
-}
-
-// overdue is how long a task may wait for a claim before the doctor says so.
-const overdue = time.Minute
-
-// workers says who lives, and whether due tasks have somebody to run them.
-func (d *doctor) workers(ctx context.Context) {
-	all, err := d.store.Workers.List(ctx)
-	if err != nil {
-		d.fail("workers", err, "")
-		return
-	}
-	served := map[string]*takers{}
-	alive := 0
-	for i := range all {
-		if w := &all[i]; w.Alive(d.now) {
-			alive++
-			for _, t := range w.Types {
-				if served[t] == nil {
-					served[t] = &takers{}
-				}
-				served[t].add(lifecycle.ConditionsFor(w.Only, t))
-			}
-		}
-	}
-	if alive == 0 {
-		d.warn("workers", "none lives", "start one: mscheduler work, or a service with a consumer")
-	} else {
-		d.ok("workers", "%s, for %s", human.Plural(alive, "lives", "live"), strings.Join(slices.Sorted(maps.Keys(served)), ", "))
-	}
-	d.callbacks(ctx, served[input.CallbackType] != nil)
-	d.flows(ctx, served[flowplan.EngineType] != nil)
-	d.plans(ctx, served[stepplan.EngineType] != nil)
-	due, err := d.store.Tasks.DueTypes(ctx, d.now)
-	if err != nil {
-		d.fail("due tasks", err, "")
-		return
-	}
-	d.dueTasks(ctx, due, served)
-}
-
-// callbacks says whether somebody delivers those that types and rules have. Those of single
-// tasks are not looked for: their deliveries count among the due tasks.
-func (d *doctor) callbacks(ctx context.Context, delivered bool) {
-	types, unread, err := d.store.Types.List(ctx)
-	for _, u := range unread {
-		d.fail("task types", fmt.Errorf("the stored type %s cannot be read, so its tasks are neither sent nor claimed: %w", u.ID, u.Err), "")
-	}
-	const few = 5
-	var rules []string
-	if err == nil {
-		rules, err = d.store.Rules.WithCallback(ctx, few)
-	}
-	if err != nil {
-		d.fail("callbacks", err, "")
-		return
-	}
-	var with []string
-	for _, t := range types {
-		if callbackText(t.Options.Callback) != "" {
-			with = append(with, "the type "+t.Code)
-		}
-	}
-	for _, name := range rules {
-		with = append(with, "the rule "+strings.TrimPrefix(name, model.NoTenant+"/"))
-	}
-	switch {
-	case len(with) == 0:
-		d.ok("callbacks", "no type or rule has one")
-	case delivered:
-		d.ok("callbacks", "a live worker delivers them")
-	default:
-		if len(with) > few {
-			with = append(with[:few], "and more")
-		}
-		d.warn("callbacks", "no live worker delivers the callbacks of "+strings.Join(with, ", ")+": their tasks stay Completed",
-			"start one that does: mscheduler work, or a service with Callbacks in its consumer.Config")
-	}
-}
-
-// takers are the live workers of a type.
-type takers struct {
-	all  bool                    // one of them takes each task
-	only []*lifecycle.Conditions // of the others
-}
-
-func (t *takers) add(only *lifecycle.Conditions) {
-	if t.all = t.all || only == nil; only != nil {
-		t.only = append(t.only, only)
-	}
-}
-
-func (d *doctor) dueTasks(ctx context.Context, due []store.DueType, served map[string]*takers) {
-	var nobody []string
-	excluded := false
-	var oldest store.DueType
-	for _, t := range due {
-		by, outside := served[t.Type], ""
-		if by != nil && !by.all {
-			var err error
-			if outside, err = d.store.Tasks.DueOutside(ctx, t.Type, by.only, d.now); err != nil {
-				d.fail("due tasks", err, "")
-				return
-			}
-		}
-		if by == nil {
-			nobody = append(nobody, t.Type)
-		} else if outside != "" {
-			d.warn("due tasks", "no live worker of type "+t.Type+" takes "+outside+": the task does not meet their conditions on tenant, category or creator",
-				"start a worker that takes it; `mscheduler task explain` names the conditions")
-			excluded = true
-		} else if oldest.Type == "" || t.Oldest.Before(oldest.Oldest) {
-			oldest = t
-		}
-	}
-	if len(nobody) > 0 {
-		d.warn("due tasks", "no live worker handles "+strings.Join(nobody, ", ")+", and tasks of "+human.Plural(len(nobody), "type", "types")+" wait", "start a worker for these types, or cancel the tasks")
-	}
-	waits := d.now.Sub(oldest.Oldest)
-	switch {
-	case oldest.Type == "" && len(nobody) == 0 && !excluded:
-		d.ok("due tasks", "none waits")
-	case oldest.Type == "":
-	case waits > overdue:
-		d.warn("due tasks", fmt.Sprintf("the oldest, of type %s, has been due since %s", oldest.Type, human.When(oldest.Oldest, d.now)),
-			"add workers or raise their concurrency; `mscheduler task explain` says why one waits")
-	default:
-		d.ok("due tasks", "the oldest, of type %s, waits for %s", oldest.Type, human.Rough(max(waits, 0)))
-	}
-}
-
-func (d *doctor) lapses(ctx context.Context) {
-	const limit, grace = 1000, 10 * time.Second
-	tasks, err := d.store.Tasks.LapsedBefore(ctx, d.now.Add(-grace), limit)
-	switch {
-	case err != nil:
-		d.fail("leases", err, "")
-	case len(tasks) == 0:
-		d.ok("leases", "no lapsed lease is waiting for a takeover")
-	default:
-		n := fmt.Sprint(len(tasks))
-		if len(tasks) == limit {
-			n = "at least " + n
-		}
-		d.warn("leases", fmt.Sprintf("%s lapsed, the oldest (%s) %s", n, human.TaskID(tasks[0].ID), human.When(tasks[0].LapseAt, d.now)),
-			"no worker of their types looks for lapsed leases: start one")
-	}
-}
-
-func (a *app) printDoctor(d *doctor) error {
-	fails, warns := 0, 0
-	for _, f := range d.findings {
-		switch f.State {
-		case "fail":
-			fails++
-		case "warn":
-			warns++
-		}
-	}
-	err := a.result(map[string]any{"database": d.database, "ok": fails == 0, "checks": d.findings}, doctorText(d.findings))
+func (a *app) printDoctor(database string, r *doctor.Report) error {
+	fails, warns := r.Count()
+	err := a.result(map[string]any{"database": database, "ok": fails == 0, "checks": r.Findings}, doctorText(r.Findings))
 	if !a.asJSON() {
 		a.say("%s, %s", human.Plural(fails, "failure", "failures"), human.Plural(warns, "warning", "warnings"))
 	}
 	switch {
 	case err != nil:
 		return err
-	case d.unreachable:
+	case r.Unreachable:
 		return quiet(ExitUnreachable)
 	case fails > 0:
 		return quiet(ExitFailed)
@@ -381,7 +53,7 @@ func (a *app) printDoctor(d *doctor) error {
 	return nil
 }
 
-func doctorText(findings []finding) string {
+func doctorText(findings []doctor.Finding) string {
 	w := 0
 	for _, f := range findings {
 		w = max(w, len(f.Check))

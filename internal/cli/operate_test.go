@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/doctor"
 	"github.com/mscheduler/mscheduler/internal/view"
 )
 
@@ -131,14 +132,14 @@ func TestProgramsDoNotSeeThePasswordsOfTheWorker(t *testing.T) {
 	require.NotContains(t, r.stdout, "OTEL_EXPORTER_OTLP_")
 }
 
-func checks(t *testing.T, r result) map[string]finding {
+func checks(t *testing.T, r result) map[string]doctor.Finding {
 	t.Helper()
 	var d struct {
 		OK     bool
-		Checks []finding
+		Checks []doctor.Finding
 	}
 	r.json(&d)
-	out := map[string]finding{}
+	out := map[string]doctor.Finding{}
 	for _, f := range d.Checks {
 		out[f.Check] = f
 	}

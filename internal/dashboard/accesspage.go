@@ -73,6 +73,14 @@ func (v *visit) system() error {
 		at = asked
 	}
 	apart := asked.Sub(at).Abs()
-	v.render("system", page{Title: "System", Nav: "System", Poll: 10, Data: document{"me": me, "pauses": pauses, "stats": stats, "clock": span(apart), "far": apart > farClock}})
+	data := document{"me": me, "pauses": pauses, "stats": stats, "clock": span(apart), "far": apart > farClock}
+	poll := 10
+	if v.who.May("operator") && v.r.URL.Query().Get("checks") != "" { // whoever reads the findings asks for others
+		poll = 0
+		if data["doctor"], err = v.get("/doctor", nil); err != nil {
+			return err
+		}
+	}
+	v.render("system", page{Title: "System", Nav: "System", Poll: poll, Data: data})
 	return nil
 }

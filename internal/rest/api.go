@@ -81,6 +81,7 @@ type API struct {
 	mux         *routes
 	waiting     waiting
 	hub         hub
+	examined    examined
 	polls       bool // a test says so: as if there were no change streams
 	pollEvery   time.Duration
 	crossOrigin *http.CrossOriginProtection
@@ -171,6 +172,7 @@ func (s *API) addOperations() {
 	s.addAudit()
 	s.addTokens()
 	s.addMe()
+	s.addDoctor()
 	s.addDescription()
 }
 

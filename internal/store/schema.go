@@ -142,6 +142,28 @@ type SchemaStatus struct {
 	Foreign   bool     // there is a tasks collection that mscheduler did not make
 }
 
+// State says in words what a schema is good for, and whether this release can work.
+func (st SchemaStatus) State() (state string, ready bool) {
+	switch {
+	case st.Foreign:
+		return "mscheduler did not create its tasks collection: use another database or --prefix", false
+	case st.Version == 0:
+		return "not set up; the first send or worker sets it up, or run: mscheduler db migrate", false
+	case st.MinReader > st.Wanted:
+		return fmt.Sprintf("too new: it requires a release with schema version %d or later", st.MinReader), false
+	case st.Version < st.Wanted:
+		return "older than this release; run: mscheduler db migrate", false
+	case len(st.Missing) == 1 && st.Missing[0] == SentinelName:
+		return "the sentinel document of the tasks is missing; run: mscheduler db migrate", false
+	case len(st.Missing) > 0:
+		return "indexes are missing; run: mscheduler db migrate", false
+	case st.Version > st.Wanted:
+		return "newer than this release, but compatible", true
+	default:
+		return "up to date", true
+	}
+}
+
 func (s *core) schema(ctx context.Context) (doc schemaDoc, there bool, err error) {
 	return readOne[schemaDoc](ctx, s.meta, "reading the schema version", bson.D{d("_id", "schema")})
 }

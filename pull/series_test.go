@@ -10,8 +10,24 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/measure"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/producer"
 )
+
+// Nothing else happens in the process, which has no loop that would record.
+func TestWhatIsPulledIsInTheSeriesWhenTheMinuteIsOver(t *testing.T) {
+	p := newProcess(t)
+	_, err := p.sender.SendJSON(t.Context(), "t", nil, producer.Key("k"))
+	require.NoError(t, err)
+	st := p.room.Store
+	p.pass(st.Measure.UntilRecord(st.Clock.Now()))
+	require.Len(t, p.fetch("worker"), 1)
+	require.Eventually(t, func() bool {
+		slots, err := st.Series.Of(t.Context(), measure.Resolutions[0], "t", st.Clock.Now().Add(-time.Hour), st.Clock.Now())
+		require.NoError(t, err)
+		return len(slots) == 1 && slots[0].Delay.Count() == 1
+	}, testdb.Patience, 20*time.Millisecond)
+}
 
 // A worker that pulls counts nothing itself, so the process that it pulls from does.
 func TestWhatIsPulledIsInTheSeriesWhenTheProducerHasClosed(t *testing.T) {

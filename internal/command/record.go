@@ -20,6 +20,9 @@ type recorder struct {
 	closed bool
 }
 
+// clockMargin is how much slower the database's clock may pass than this machine's until the minute is over.
+const clockMargin = time.Second
+
 // soon has what was counted recorded when the minute is over.
 func (r *recorder) soon() {
 	if r.armed.Load() {
@@ -30,7 +33,7 @@ func (r *recorder) soon() {
 	if r.closed || r.armed.Swap(true) {
 		return
 	}
-	r.timer = time.AfterFunc(r.store.Measure.UntilRecord(r.store.Clock.Now()), func() {
+	r.timer = time.AfterFunc(r.store.Measure.UntilRecord(r.store.Clock.Now())+clockMargin, func() {
 		r.armed.Store(false)
 		if r.store.Series.Record(context.Background(), false) {
 			r.soon()

@@ -20,7 +20,7 @@ func TestWhatIsPulledIsInTheSeriesWhenTheMinuteIsOver(t *testing.T) {
 	_, err := p.sender.SendJSON(t.Context(), "t", nil, producer.Key("k"))
 	require.NoError(t, err)
 	st := p.room.Store
-	p.pass(st.Measure.UntilRecord(st.Clock.Now()))
+	p.pass(st.Measure.UntilRecord(st.Clock.Now()) + time.Millisecond) // to which the time is cut
 	require.Len(t, p.fetch("worker"), 1)
 	require.Eventually(t, func() bool {
 		slots, err := st.Series.Of(t.Context(), measure.Resolutions[0], "t", st.Clock.Now().Add(-time.Hour), st.Clock.Now())

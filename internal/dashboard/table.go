@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -55,9 +56,10 @@ func (v *visit) rows(name string) (document, error) {
 	return v.get(t.path, v.ofTenant(t.asked(v.r.URL.Query(), perPage)))
 }
 
-// every reads all pages of a list of few things, such as workers and types.
-func (v *visit) every(path, field string) (all []any, err error) {
-	for q := (url.Values{"limit": {"1000"}}); ; {
+// every reads all pages of a list of few things that the query selects, such as workers and types.
+func (v *visit) every(path, field string, query url.Values) (all []any, err error) {
+	q := maps.Clone(query)
+	for q.Set("limit", "1000"); ; {
 		doc, err := v.get(path, q)
 		if err != nil {
 			return nil, err

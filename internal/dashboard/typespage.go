@@ -25,11 +25,11 @@ func (v *visit) types() error {
 	if err != nil {
 		return err
 	}
-	stored, err := v.every("/types", "types")
+	stored, err := v.every("/types", "types", url.Values{})
 	if err != nil {
 		return err
 	}
-	workers, err := v.every("/workers", "workers")
+	workers, err := v.every("/workers", "workers", url.Values{"state": {"alive"}})
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (v *visit) types() error {
 // mostServing is how many workers the page of a type names; the list of workers has the others.
 const mostServing = 200
 
-// typeLinesOf are the types that have tasks, settings or workers. Those of mscheduler itself come last.
+// typeLinesOf are the types that have tasks, settings or workers, which are alive. Those of mscheduler itself come last.
 func typeLinesOf(rows []*typeRow, stored, workers []any) []*typeLine {
 	lines := map[string]*typeLine{}
 	line := func(typ string) *typeLine {
@@ -70,10 +70,8 @@ func typeLinesOf(rows []*typeRow, stored, workers []any) []*typeLine {
 		line(text(object(s)["code"])).Settings = object(s)
 	}
 	for _, w := range workers {
-		if object(w)["alive"] == true {
-			for _, typ := range texts(object(w)["types"]) {
-				line(typ).Workers++
-			}
+		for _, typ := range texts(object(w)["types"]) {
+			line(typ).Workers++
 		}
 	}
 	out := make([]*typeLine, 0, len(lines))
@@ -106,7 +104,7 @@ func (v *visit) typ() error {
 	if err != nil {
 		return err
 	}
-	workers, err := v.every("/workers", "workers")
+	workers, err := v.every("/workers", "workers", url.Values{"state": {"alive"}})
 	if err != nil {
 		return err
 	}
@@ -117,7 +115,7 @@ func (v *visit) typ() error {
 		}
 	}
 	serving := slices.DeleteFunc(workers, func(w any) bool {
-		return object(w)["alive"] != true || !slices.Contains(texts(object(w)["types"]), code)
+		return !slices.Contains(texts(object(w)["types"]), code)
 	})
 	v.render("type", page{Title: code, Nav: "Types", Poll: 5, Data: document{
 		"code": code, "path": path, "settings": settings, "groups": typeSettings, "row": row, "statuses": object(object(object(stats["ended"])["types"])[code])["statuses"],

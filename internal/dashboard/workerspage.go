@@ -11,7 +11,7 @@ import (
 var workerRoutes = routes{"/workers": (*visit).workers, "/workers/{id}": (*visit).worker}
 
 // mostHeld is how many executions the list of workers looks at; the page of a worker has all of its own.
-const mostHeld = 500
+const mostHeld = 200
 
 // held is an open execution with its task.
 type held struct {
@@ -28,7 +28,7 @@ type workerLine struct {
 
 func (v *visit) workers() error {
 	q := v.r.URL.Query()
-	all, err := v.every("/workers", "workers")
+	all, err := v.every("/workers", "workers", url.Values{})
 	if err != nil {
 		return err
 	}

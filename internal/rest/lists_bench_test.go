@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,19 +36,12 @@ func BenchmarkLists(b *testing.B) {
 	for _, list := range slices.Sorted(maps.Keys(testdb.Lists)) {
 		for _, query := range testdb.Lists[list] {
 			b.Run(query, func(b *testing.B) {
-				var took []time.Duration
-				for range b.N {
-					began := time.Now()
+				testdb.Timed(b, func() {
 					w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(b.Context(), http.MethodGet, "http://127.0.0.1/api/v1/"+query, nil)
 					r.RemoteAddr = "127.0.0.1:1234"
 					api.ServeHTTP(w, r)
 					require.Equal(b, http.StatusOK, w.Code, w.Body)
-					took = append(took, time.Since(began))
-				}
-				slices.Sort(took)
-				ms := func(at int) float64 { return float64(took[at].Microseconds()) / 1000 }
-				b.ReportMetric(ms(len(took)/2), "p50-ms")
-				b.ReportMetric(ms(len(took)*99/100), "p99-ms")
+				})
 			})
 		}
 	}

@@ -66,6 +66,11 @@ func TestWorkersAndTypesAreListedPageByPage(t *testing.T) {
 		require.Equal(t, workers, w.pages("/api/v1/workers?limit="+limit, "workers", "id"), limit)
 		require.Equal(t, slices.Delete(slices.Clone(types), 1, 2), w.pages("/api/v1/types?limit="+limit, "types", "code"), limit)
 	}
+	_, err = w.db.Collection("workers").UpdateByID(t.Context(), "worker-3", bson.D{{Key: "$set", Value: bson.D{{Key: "heartbeat_at", Value: bson.DateTime(1 << 42)}}}})
+	require.NoError(t, err)
+	require.Equal(t, []any{"worker-3"}, w.pages("/api/v1/workers?state=alive&limit=2", "workers", "id"))
+	require.Equal(t, slices.Delete(slices.Clone(workers), 3, 4), w.pages("/api/v1/workers?state=dead&limit=2", "workers", "id"), "also those that were never heard of")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/workers?state=ill", ""), "query.state")
 	unread := w.ok("GET", "/api/v1/types", "")["unreadable"].([]any)
 	require.Equal(t, "t1", at(unread, "0.id"))
 	require.Contains(t, at(unread, "0.error"), "max_running")

@@ -39,16 +39,23 @@ type workerAnswer struct{ Body view.Worker }
 func (s *API) addWorkers() {
 	add(s, rule{access.Viewer, everyTenant}, huma.Operation{
 		OperationID: "list-workers", Method: http.MethodGet, Path: "/workers", Tags: []string{"workers"}, Summary: "List workers that were heard of within a day, sorted by id",
-	}, func(ctx context.Context, in *struct{ Page }) (*workerList, error) {
+	}, func(ctx context.Context, in *struct {
+		State string `query:"state" enum:"alive,dead" doc:"alive: heard of within the last 90 seconds"`
+		Page
+	}) (*workerList, error) {
 		from, err := placeOf(in.Token)
 		if err != nil {
 			return nil, err
 		}
-		workers, next, err := s.store.Workers.Page(ctx, from.id, in.Limit)
+		now, err := s.store.ServerTime(ctx)
 		if err != nil {
 			return nil, err
 		}
-		now, err := s.store.ServerTime(ctx)
+		var alive *bool
+		if in.State != "" {
+			alive = new(in.State == "alive")
+		}
+		workers, next, err := s.store.Workers.Page(ctx, from.id, in.Limit, alive, now)
 		out := &workerList{}
 		out.Body.Next = after(next)
 		out.Body.Workers = []view.Worker{}

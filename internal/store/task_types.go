@@ -30,14 +30,14 @@ func (s *Types) List(ctx context.Context) (types []*model.TaskType, unread []Unr
 // Page reads documents of task_types by their codes: at most limit behind the given one, with those that this
 // release cannot read among them. next is what the next page is behind; "" = there is none. Index: _id.
 func (s *Types) Page(ctx context.Context, after string, limit int) (types []*model.TaskType, unread []Unreadable, next string, err error) {
-	return pageByID[*model.TaskType](ctx, s.core, s.types, "reading the task types", after, limit)
+	return pageByID[*model.TaskType](ctx, s.core, s.types, "reading the task types", bson.D{}, after, limit)
 }
 
 // pageByID reads a page of a collection that is sorted by its ids.
-func pageByID[T any](ctx context.Context, s *core, coll *mongo.Collection, doing, after string, limit int) (page []T, unread []Unreadable, next string, err error) {
+func pageByID[T any](ctx context.Context, s *core, coll *mongo.Collection, doing string, filter bson.D, after string, limit int) (page []T, unread []Unreadable, next string, err error) {
 	n, last := 0, ""
 	o := options.Find().SetSort(fields("_id")).SetHint("_id_").SetLimit(int64(limit) + 1) // one more tells whether there is a next page
-	err = readEach(ctx, coll, doing, bson.D{d("_id", bson.D{d("$gt", after)})}, o, func(doc bson.Raw) bool {
+	err = readEach(ctx, coll, doing, append(filter, d("_id", bson.D{d("$gt", after)})), o, func(doc bson.Raw) bool {
 		if n == limit {
 			next = last
 			return false

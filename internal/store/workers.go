@@ -172,10 +172,18 @@ func (s *Workers) List(ctx context.Context) ([]Worker, error) {
 	return all, err
 }
 
-// Page is [Workers.List] page by page: at most limit workers behind the given id. next is what the next page is
-// behind; "" = there is none. Index: _id.
-func (s *Workers) Page(ctx context.Context, after string, limit int) (workers []Worker, next string, err error) {
-	workers, _, next, err = pageByID[Worker](ctx, s.core, s.workers, "listing workers", after, limit)
+// Page is [Workers.List] page by page: at most limit workers behind the given id, all or those that are alive or not
+// at a time. next is what the next page is behind; "" = there is none. Index: _id, of which it may read all.
+func (s *Workers) Page(ctx context.Context, after string, limit int, alive *bool, now time.Time) (workers []Worker, next string, err error) {
+	filter := bson.D{}
+	if alive != nil {
+		heard := bson.D{d("$gt", now.Add(-silence))}
+		if !*alive {
+			heard = bson.D{d("$not", heard)} // also those that were never heard of
+		}
+		filter = append(filter, d("heartbeat_at", heard))
+	}
+	workers, _, next, err = pageByID[Worker](ctx, s.core, s.workers, "listing workers", filter, after, limit)
 	return workers, next, err
 }
 

@@ -44,7 +44,7 @@ var Lists = map[string][]string{
 	"list-bulk":            {"bulk", "bulk?tenant=t5"},
 	"list-types":           {"types", "types?limit=10"},
 	"list-pauses":          {"pauses"},
-	"list-workers":         {"workers", "workers?limit=10"},
+	"list-workers":         {"workers", "workers?limit=10", "workers?state=dead"},
 	"list-tokens":          {"tokens", "tokens?limit=10"},
 	"list-audit": {
 		"audit", "audit?tenant=t5", "audit?tenant=rare", "audit?tenant=nobody", "audit?who=os/me", "audit?who=nobody", "audit?operation=send-task&outcome=failed", "audit?kind=nothing",

@@ -56,11 +56,14 @@ func Stored(v any, key string, computed ...bson.E) (json.RawMessage, error) {
 	return Document(raw, key, computed...)
 }
 
+// registry learns each type once: one for each document would take ten times as long.
+var registry = codec.Registry()
+
 // Encode is the document that is stored of a value, with its secrets.
 func Encode(v any) (bson.Raw, error) {
 	var b bytes.Buffer
 	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
-	enc.SetRegistry(codec.Registry())
+	enc.SetRegistry(registry)
 	if err := enc.Encode(v); err != nil {
 		return nil, fmt.Errorf("writing a document: %w", err)
 	}

@@ -1,0 +1,114 @@
+package dashboard_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/server"
+)
+
+const (
+	benchWorkers = 1000 // each holds a task
+	benchNodes   = 1000
+)
+
+// benchPages are the pages among what [testdb.Fill] and the bench have stored.
+var benchPages = []string{
+	"/", "/tasks", "/tasks?sort=-id", "/tasks?type=mail", "/tasks?status=Failure", "/tasks?status=Pending&type=mail", "/tasks?status=New", "/tasks?tenant=t5&type=mail&sort=-id",
+	"/tasks?error=nobody", "/tasks?arg=to.name%3Dnobody", "/tasks?creator=nobody", "/tasks?history=also", "/tasks/t5/mail/k0000005", "/find?q=t5/mail/k0000005",
+	"/periodics", "/periodics?tenant=t5", "/periodics/t5/k0000005", "/runs", "/runs?status=SUCCESS", "/flows", "/flows?status=RUNNING", "/flows/-/big", "/flows/-/big?view=gantt", "/flows/-/big?node=n0500",
+	"/streams", "/streams?all=true", "/streams/s/k0000005", "/plans", "/plans?over=true", "/plans/t5/k0000005", "/types", "/types/mail", "/workers", "/workers?state=dead", "/workers/worker-0500",
+	"/waiting", "/events", "/audit", "/audit?tenant=t5", "/access", "/system", "/bulk",
+}
+
+// BenchmarkPages asks for each page of the dashboard among MSCHEDULER_BENCH_TASKS tasks (100,000 if it is not set), as
+// many past lives, 10,000 rules, flows, plans and streams, 1,000 workers that each hold a task, and a flow of 1,000 nodes. It
+// tells the median and the 99th percentile at the server. Below 100 ms is wanted; docs/performance.md has the numbers.
+func BenchmarkPages(b *testing.B) {
+	n := 100_000
+	if given := os.Getenv("MSCHEDULER_BENCH_TASKS"); given != "" {
+		var err error
+		n, err = strconv.Atoi(given)
+		require.NoError(b, err)
+	}
+	db := testdb.New(b)
+	st, err := store.Open(store.Config{Database: db})
+	require.NoError(b, err)
+	require.NoError(b, st.Ready(b.Context()))
+	testdb.Fill(b, db, n, 10_000)
+	s, err := server.New(server.Config{Database: db, NoTokens: true, Version: "bench"})
+	require.NoError(b, err)
+	b.Cleanup(func() {
+		s.Stop()
+		require.NoError(b, s.Close(context.Background()))
+	})
+	ask := func(method, path string, body []byte) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(b.Context(), method, "http://127.0.0.1"+path, bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.RemoteAddr = "127.0.0.1:1234"
+		s.ServeHTTP(w, r)
+		require.Less(b, w.Code, 400, "%s: %s", path, w.Body)
+		return w
+	}
+	nodes := make([]map[string]any, benchNodes) // a first one, rows of ten, a last one
+	name := func(i int) string { return fmt.Sprintf("n%04d", i) }
+	for i := range nodes {
+		after := []string{}
+		switch {
+		case i == benchNodes-1:
+			for k := i - 10; k < i; k++ {
+				after = append(after, name(k))
+			}
+		case i > 10:
+			after = []string{name(i - 10), name(i - 9)}[:1+i%2]
+		case i > 0:
+			after = []string{name(0)}
+		}
+		nodes[i] = map[string]any{"id": name(i), "type": "mail", "after": after}
+	}
+	flow, err := json.Marshal(map[string]any{"key": "big", "nodes": nodes})
+	require.NoError(b, err)
+	ask(http.MethodPost, "/api/v1/flows", flow)
+	now, err := st.ServerTime(b.Context())
+	require.NoError(b, err)
+	var workers, held []any
+	for i := range benchWorkers {
+		id := fmt.Sprintf("worker-%04d", i)
+		at := now.Add(time.Hour) // they live as long as it runs
+		if i%10 == 9 {
+			at = now.Add(-time.Hour)
+		}
+		workers = append(workers, bson.D{
+			{Key: "_id", Value: id}, {Key: "host", Value: fmt.Sprintf("host-%d", i%50)}, {Key: "pid", Value: i}, {Key: "version", Value: "bench"}, {Key: "types", Value: bson.A{"mail", "report", fmt.Sprintf("type-%d", i%20)}},
+			{Key: "concurrency", Value: 100}, {Key: "running", Value: 1}, {Key: "stream", Value: "polling"}, {Key: "started_at", Value: now}, {Key: "heartbeat_at", Value: at},
+		})
+		key := fmt.Sprintf("held-%04d", i)
+		held = append(held, bson.D{
+			{Key: "_id", Value: "t5/report/" + key}, {Key: "type", Value: "report"}, {Key: "key", Value: key}, {Key: "tenant", Value: "t5"}, {Key: "generation", Value: int64(1)}, {Key: "rev", Value: int64(2)}, {Key: "priority", Value: 5},
+			{Key: "status", Value: "Executing"}, {Key: "created_at", Value: now}, {Key: "updated_at", Value: now}, {Key: "start_time", Value: now}, {Key: "lapse_at", Value: now.Add(time.Hour)},
+			{Key: "worker_states", Value: bson.A{bson.D{{Key: "exec_id", Value: "x"}, {Key: "worker_id", Value: id}, {Key: "claimed_at", Value: now}, {Key: "ping_expire_time", Value: now.Add(time.Hour)}, {Key: "attempt", Value: 1}}}},
+		})
+	}
+	for coll, docs := range map[string][]any{"workers": workers, "tasks": held} {
+		_, err := db.Collection(coll).InsertMany(b.Context(), docs)
+		require.NoError(b, err)
+	}
+	for _, page := range benchPages {
+		b.Run(page, func(b *testing.B) {
+			testdb.Timed(b, func() { ask(http.MethodGet, "/ui"+page, nil) })
+		})
+	}
+}

@@ -188,8 +188,13 @@ func TestATokenOfSeveralTenantsSeesOneAfterTheOther(t *testing.T) {
 		for _, page := range []string{"/bulk", "/periodics", "/runs", "/flows", "/plans", "/waiting", "/events"} {
 			res, text := v.send(http.MethodGet, page+query, "")
 			require.Equal(t, http.StatusOK, res.StatusCode, "%s: %s", page, text)
+			if query != "" {
+				require.Contains(t, text, `<a href="/ui/tasks?tenant=blue"`, "%s: the navigation keeps the tenant", page)
+			}
 		}
 	}
+	_, text := v.send(http.MethodGet, "/tasks/blue/mail/of-blue", "")
+	require.Contains(t, text, `<a href="/ui/flows?tenant=blue"`, "the tenant of what the page is about")
 }
 
 func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {

@@ -99,6 +99,7 @@ type shown struct {
 	Version string
 	Query   url.Values // of the page itself
 	Here    string     // the page itself
+	Tenant  string     // that the viewer has chosen, of several; "" = there is no choice
 }
 
 func (v *visit) render(name string, p page) { v.renderAs(http.StatusOK, name, p) }
@@ -107,7 +108,7 @@ func (v *visit) render(name string, p page) { v.renderAs(http.StatusOK, name, p)
 // 200.
 func (v *visit) renderAs(status int, name string, p page) {
 	var out bytes.Buffer
-	err := v.d.pages[name].ExecuteTemplate(&out, "layout", shown{page: p, Viewer: v.who, Version: v.d.config.Version, Query: v.r.URL.Query(), Here: v.d.config.Mount + v.r.URL.RequestURI()})
+	err := v.d.pages[name].ExecuteTemplate(&out, "layout", shown{page: p, Viewer: v.who, Version: v.d.config.Version, Query: v.r.URL.Query(), Here: v.d.config.Mount + v.r.URL.RequestURI(), Tenant: v.chosenTenant()})
 	if err != nil {
 		v.d.config.Logger.Error().Err(err).Str("page", name).Msg("a page of the dashboard cannot be written")
 		http.Error(v.w, "the page cannot be shown; see the server's log", http.StatusInternalServerError)

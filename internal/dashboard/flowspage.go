@@ -86,7 +86,7 @@ func progressOf(counts document) *progress {
 func (v *visit) flow() error {
 	id := []string{v.r.PathValue("tenant"), v.r.PathValue("key")}
 	path := "/flows" + pathOf(id...)
-	g := graphOf{path: path, nav: "Flows", live: url.Values{"of": {"flows"}, "tenant": id[:1]}}
+	g := graphOf{path: path, nav: "Flows", live: url.Values{"of": {"flows"}, "tenant": id[:1], "key": id[1:]}}
 	doc, err := v.get(path, nil)
 	if err != nil {
 		return err

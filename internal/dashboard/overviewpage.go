@@ -19,6 +19,7 @@ type typeRow struct {
 	Ended, Failed         int64
 	Late, Took            document
 	Paused                bool
+	Others                bool     // it is no type, but all that are not counted by name
 	Pause                 document // who paused it, when and why
 	Spark                 *spark   // nil = no execution has ended
 }
@@ -100,6 +101,9 @@ func (v *visit) series(w window) (all document, sparks map[string]*spark, err er
 	return all, sparksOf(types), err
 }
 
+// otherTypes names the row of all types that are not counted by name. No type has a space in its name.
+const otherTypes = "other types"
+
 // typeRowsOf joins what the statistics say of each type; types of mscheduler itself come last.
 func typeRowsOf(stats, pauses document) []*typeRow {
 	rows := map[string]*typeRow{}
@@ -111,7 +115,12 @@ func typeRowsOf(stats, pauses document) []*typeRow {
 	}
 	for _, q := range list(object(stats["queue"])["types"]) {
 		q := object(q)
-		r := row(text(q["type"]))
+		name := text(q["type"])
+		if q["others"] == true {
+			name = otherTypes
+		}
+		r := row(name)
+		r.Others = q["others"] == true
 		r.Due, r.Delayed, r.Running, r.OldestDue = integer(q["due"]), integer(q["delayed"]), integer(q["running"]), text(q["oldest_due_at"])
 	}
 	for typ, statuses := range object(object(stats["tasks"])["types"]) { // of a tenant

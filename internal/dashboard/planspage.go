@@ -46,7 +46,7 @@ func (v *visit) plan() error {
 	if err != nil {
 		return err
 	}
-	results, err := v.get(path+"/results", url.Values{"limit": {strconv.Itoa(perPage)}, "page_token": v.r.URL.Query()["page_token"]})
+	results, err := v.get(path+"/results", url.Values{"sort": {"-at"}, "limit": {strconv.Itoa(perPage)}, "page_token": v.r.URL.Query()["page_token"]})
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (v *visit) monthOfPlan(path string, plan document) (*month, []any, error) {
 	first, now := v.monthOf(zone)
 	m := calendarOf(first, now)
 	in := func(at time.Time) bool { return !at.Before(first) && at.Before(first.AddDate(0, 1, 0)) }
-	limit := url.Values{"limit": {strconv.Itoa(mostOfMonth)}}
+	limit := url.Values{"sort": {"-at"}, "limit": {strconv.Itoa(mostOfMonth)}}
 	results, err := v.get(path+"/results", limit)
 	if err != nil {
 		return nil, nil, err

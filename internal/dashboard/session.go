@@ -53,9 +53,18 @@ func (v *visit) identify() error {
 // Lists and summaries of the API are about one.
 func (v *visit) ofTenant(q url.Values) url.Values {
 	if len(v.who.Tenants) > 1 && q.Get("tenant") == "" {
-		q.Set("tenant", cmp.Or(v.r.URL.Query().Get("tenant"), v.who.Tenants[0]))
+		q.Set("tenant", cmp.Or(v.chosenTenant(), v.who.Tenants[0]))
 	}
 	return q
+}
+
+// chosenTenant is the tenant that a viewer of several has chosen: by the query of the page, or by what it is about.
+// The navigation keeps it.
+func (v *visit) chosenTenant() string {
+	if len(v.who.Tenants) < 2 {
+		return ""
+	}
+	return cmp.Or(v.r.URL.Query().Get("tenant"), v.r.PathValue("tenant"))
 }
 
 // tokenOf is the token of a request's cookie.

@@ -48,7 +48,7 @@ type Watched struct {
 	Of     []string `query:"of" enum:"tasks,runs,flows,workers" default:"tasks" doc:"what to watch"`
 	Tenant string   `query:"tenant" doc:"tenant; - for what has none"`
 	Type   []string `query:"type" doc:"of tasks: any of these types"`
-	Key    string   `query:"key" doc:"of tasks: the key"`
+	Key    string   `query:"key" doc:"of tasks and flows: the key"`
 	Kind   []string `query:"kind" doc:"of tasks: any of these kinds of events"`
 	After  string   `header:"Last-Event-ID" doc:"id of the last event that the client got"`
 }
@@ -83,7 +83,7 @@ func (in *Watched) wants(ctx context.Context) (func(*happened) bool, error) {
 		case tenant != "" && tenant != e.tenant && (tenant != model.NoTenant || e.tenant != ""):
 			return false
 		case t == nil:
-			return true
+			return in.Key == "" || e.of != store.OfFlows || in.Key == e.key
 		default:
 			return (len(in.Type) == 0 || slices.Contains(in.Type, t.Type)) && (in.Key == "" || in.Key == t.Key) &&
 				(len(in.Kind) == 0 || slices.Contains(in.Kind, string(t.Kind)))

@@ -28,6 +28,7 @@ type happened struct {
 	of        store.ChangeOf
 	name      string           // of the Server-Sent Event
 	tenant    string           // "" = without one
+	key       string           // of a flow
 	ownerless bool             // belongs to no tenant: a worker, a stream
 	task      *model.TaskEvent // of a task
 	data      []byte           // JSON

@@ -45,7 +45,7 @@ func (s *API) addPlanCommands() {
 	add(s, read, planOp("get-plan", http.MethodGet, planAt, "Get a plan, also one that is over", ""), func(ctx context.Context, in *struct{ PlanPath }) (*planAnswer, error) {
 		return answerPlan(s.plans.Get(ctx, in.id()))
 	})
-	add(s, read, planOp("list-results", http.MethodGet, planAt+"/results", "List what the participants of a plan's steps did, the oldest first",
+	add(s, read, planOp("list-results", http.MethodGet, planAt+"/results", "List what the participants of a plan's steps did, the oldest first unless sorted otherwise",
 		"A step that needs several workers has a result of each; one that was started again has those of each try."), s.listResults)
 	add(s, read, planOp("preview-plan", http.MethodGet, planAt+"/preview", "Preview the next steps of a plan, if each ends as soon as it starts", ""), func(ctx context.Context, in *struct {
 		PlanPath
@@ -123,6 +123,7 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 
 func (s *API) listResults(ctx context.Context, in *struct {
 	PlanPath
+	Sort string `query:"sort" enum:"at,-at" default:"at" doc:"by the time of the result: - = the newest first"`
 	Page
 }) (*resultList, error) {
 	from, err := placeOf(in.Token)
@@ -137,7 +138,7 @@ func (s *API) listResults(ctx context.Context, in *struct {
 		after = &repeat.Result{ID: from.id, At: from.at}
 	}
 	results, next, err := paged(in.Limit, after, func(after *repeat.Result, limit int) ([]*repeat.Result, error) {
-		found, err := s.plans.Results(ctx, in.id(), after, limit)
+		found, err := s.store.Results.List(ctx, in.id(), in.Sort == "-at", after, limit)
 		page := make([]*repeat.Result, len(found))
 		for i := range found {
 			page[i] = &found[i]

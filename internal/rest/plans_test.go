@@ -156,6 +156,7 @@ func TestResultsOfAPlanAreListedPageByPage(t *testing.T) {
 	}
 	for _, limit := range []string{"1", "2", "5", "100"} {
 		require.Equal(t, []any{0.0, 1.0, 2.0, 3.0, 4.0}, w.pages(report+"/results?limit="+limit, "results", "result"), limit)
+		require.Equal(t, []any{4.0, 3.0, 2.0, 1.0, 0.0}, w.pages(report+"/results?sort=-at&limit="+limit, "results", "result"), limit)
 	}
 	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", report+"/results?page_token=x", ""), "page_token")
 }

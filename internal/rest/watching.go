@@ -130,7 +130,7 @@ func runEvent(r *schedule.Run) happened {
 }
 
 func flowEvent(f *graph.Flow) happened {
-	return happened{of: store.OfFlows, name: "flow", tenant: f.Tenant, ownerless: f.Kind != "", data: jsonOf(view.FlowOf(f))}
+	return happened{of: store.OfFlows, name: "flow", tenant: f.Tenant, key: f.Key, ownerless: f.Kind != "", data: jsonOf(view.FlowOf(f))}
 }
 
 func (s *API) workerEvent(w *store.Worker) happened {

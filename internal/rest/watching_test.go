@@ -65,6 +65,12 @@ func TestRunsFlowsAndWorkersAreToldNextToTasksAndInOneOrder(t *testing.T) {
 	require.NoError(t, st.Workers.Remove(t.Context(), "w1"))
 	x.until("worker_gone", "id", "w1")
 
+	one := w.watch("?of=flows&tenant=acme&key=g", "")
+	for _, key := range []string{"other", "g"} {
+		w.ok("POST", "/api/v1/flows", fmt.Sprintf(`{"key": %q, "tenant": "acme", "nodes": [{"id": "a", "type": "mail"}]}`, key))
+	}
+	require.Equal(t, "acme/g", one.next().data["id"], "of one flow")
+
 	again := w.watch(everything, first.id)
 	require.NotEqual(t, "worker", again.next().name, "a heartbeat with nothing new is no event")
 	only := w.watch("?of=flows", first.id)

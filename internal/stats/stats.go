@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/measure"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -57,6 +58,7 @@ type TypeQueue struct {
 	OldestDue string `json:"oldest_due_at,omitempty" format:"date-time" doc:"the due task that has waited longest"`
 	Delayed   int64  `json:"delayed" doc:"due later: start times and retries"`
 	Running   int64  `json:"running" doc:"have an open execution"`
+	Others    bool   `json:"others,omitempty" doc:"it is no type, but all beyond the first hundred"`
 }
 
 // Tally counts tasks by type and status.
@@ -124,9 +126,9 @@ func Of(ctx context.Context, s *store.Store, taker *census.Taker, q Query) (Stat
 
 func queueOf(c *store.Census, typ string) *Queue {
 	out := &Queue{CountedAt: stamp(c.At), Complete: c.Complete, NextTick: stamp(c.Rules.Oldest), Types: []TypeQueue{}}
-	for _, t := range c.Types {
+	for i, t := range c.Types {
 		if typ == "" || typ == t.Type {
-			out.Types = append(out.Types, TypeQueue{t.Type, t.Due.N, stamp(t.Due.Oldest), t.Delayed, t.Running})
+			out.Types = append(out.Types, TypeQueue{t.Type, t.Due.N, stamp(t.Due.Oldest), t.Delayed, t.Running, i == measure.Most})
 		}
 	}
 	return out

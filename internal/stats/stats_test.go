@@ -1,13 +1,33 @@
 package stats
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/measure"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
+
+// A type may be named other, too.
+func TestTheRowOfOtherTypesIsNoType(t *testing.T) {
+	c := &store.Census{}
+	for i := range measure.Most {
+		c.Types = append(c.Types, store.TypeCensus{Type: fmt.Sprint("t", i)})
+	}
+	c.Types[7].Type = measure.Other
+	c.Types = append(c.Types, store.TypeCensus{Type: measure.Other})
+	for i, q := range queueOf(c, "").Types {
+		require.Equal(t, i == measure.Most, q.Others, i)
+	}
+	c.Types = c.Types[:measure.Most]
+	for _, q := range queueOf(c, measure.Other).Types {
+		require.False(t, q.Others)
+	}
+}
 
 func TestQuantilesAndRatesOfWhatHasEnded(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)

@@ -24,18 +24,22 @@ func (s *Results) Put(ctx context.Context, results []*repeat.Result) error {
 	return err
 }
 
-// List reads the results of a plan, the oldest first, behind the given one (nil = from the first).
+// List reads the results of a plan, the oldest or the newest first, behind the given one (nil = from the first).
 // Index: plan.
-func (s *Results) List(ctx context.Context, plan string, after *repeat.Result, limit int) ([]repeat.Result, error) {
+func (s *Results) List(ctx context.Context, plan string, newest bool, after *repeat.Result, limit int) ([]repeat.Result, error) {
+	order, over, from := 1, "$gt", "$gte"
+	if newest {
+		order, over, from = -1, "$lt", "$lte"
+	}
 	filter := bson.D{d("plan", plan)}
 	if after != nil {
-		filter = append(filter, d("at", bson.D{d("$gte", after.At)}), d("$or", bson.A{ // the first bounds the index
-			bson.D{d("at", bson.D{d("$gt", after.At)})},
-			bson.D{d("at", after.At), d("_id", bson.D{d("$gt", after.ID)})},
+		filter = append(filter, d("at", bson.D{d(from, after.At)}), d("$or", bson.A{ // the first bounds the index
+			bson.D{d("at", bson.D{d(over, after.At)})},
+			bson.D{d("at", after.At), d("_id", bson.D{d(over, after.ID)})},
 		}))
 	}
 	return readAll[repeat.Result](ctx, s.planResults, "reading the results of the plan "+plan, filter,
-		options.Find().SetHint(indexPlan).SetSort(bson.D{d("plan", 1), d("at", 1), d("_id", 1)}).SetLimit(int64(limit)))
+		options.Find().SetHint(indexPlan).SetSort(bson.D{d("plan", order), d("at", order), d("_id", order)}).SetLimit(int64(limit)))
 }
 
 // ResultFilter selects results that are published. A zero field selects all.

@@ -79,7 +79,7 @@ type Consumer struct {
 	tap       atomic.Pointer[func(Event)] // a second listener, while draining
 
 	claimer  *claim.Claimer
-	claiming sync.Mutex // one claim at a time, so that slots are not promised twice
+	claiming clock.Lock // one claim at a time, so that slots are not promised twice
 	plan     *fetchplan.Plan
 	nextPace *clock.Pacer // of the question when something is due
 	knownDue time.Time    // its last answer; of the fetch loop alone

@@ -30,6 +30,8 @@ type Options struct {
 	// AllowRemote permits an Addr that other machines can reach. There is no
 	// authentication.
 	AllowRemote bool
+	// Listener accepts the connections, in the place of Addr. The server closes it.
+	Listener net.Listener
 	// Path is the file that keeps the data. Empty: nothing outlives the server.
 	// While one of 64 MB or more is open, the process collects its garbage at
 	// 40 % (debug.SetGCPercent), unless it did so earlier still.
@@ -131,6 +133,9 @@ func (o Options) withDefaults() Options {
 }
 
 func listen(opt Options) (net.Listener, error) {
+	if opt.Listener != nil {
+		return opt.Listener, nil
+	}
 	if strings.Contains(opt.Addr, "/") {
 		if !strings.HasSuffix(opt.Addr, ".sock") {
 			return nil, &AddrError{opt.Addr, errors.New("the name of a socket must end in .sock, or drivers take it for a host")}

@@ -37,7 +37,7 @@ type Gate struct {
 
 	marked atomic.Bool // that limits are used is written down
 
-	sweeping sync.Mutex
+	sweeping clock.Lock
 	looked   string        // the note of a key at which the last round stopped; "" = begin with the first
 	passed   time.Duration // monotonic: when all keys had been looked at; 0 = never
 

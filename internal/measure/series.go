@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // Resolution is a series of slots of time: how long one is, and for how long it is kept after its end.
@@ -50,12 +51,12 @@ func (a *Added) key() string {
 
 // recorder remembers what of a set the series have.
 type recorder struct {
-	sync.Mutex // held while somebody records
-	spread     time.Duration
-	begun      bool
-	minute     int64                       // of the last record, counted from the epoch
-	seen       map[string]map[string]int64 // by type, then as in [Added.Counts]
-	left       map[string]Added            // what was not written, by key
+	recording clock.Lock // held while somebody records
+	spread    time.Duration
+	begun     bool
+	minute    int64                       // of the last record, counted from the epoch
+	seen      map[string]map[string]int64 // by type, then as in [Added.Counts]
+	left      map[string]Added            // what was not written, by key
 }
 
 // Record has write add to the series what was counted since the last record, once a minute; now is the
@@ -66,11 +67,11 @@ type recorder struct {
 func (s *Set) Record(now time.Time, last bool, write func([]Added) (left []Added)) {
 	r := &s.recorder
 	if last {
-		r.Lock()
-	} else if !r.TryLock() {
+		r.recording.Lock()
+	} else if !r.recording.TryLock() {
 		return
 	}
-	defer r.Unlock()
+	defer r.recording.Unlock()
 	minute, due := r.due(now)
 	if !due && !last {
 		return
@@ -96,10 +97,10 @@ func (s *Set) Record(now time.Time, last bool, write func([]Added) (left []Added
 
 // UntilRecord is how long it is from now until the next record is due.
 func (s *Set) UntilRecord(now time.Time) time.Duration {
-	if !s.recorder.TryLock() { // one is under way
+	if !s.recorder.recording.TryLock() { // one is under way
 		return Every
 	}
-	defer s.recorder.Unlock()
+	defer s.recorder.recording.Unlock()
 	minute, due := s.recorder.due(now)
 	if due {
 		return 0

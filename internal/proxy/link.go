@@ -45,15 +45,14 @@ func (l *link) pass(m message) bool {
 	if l.patient() {
 		m.prolong(time.Hour)
 	}
-	trap := l.proxy.trapped(m, name, collection)
-	action := Pass
+	fate, trap := l.proxy.fate(name), l.proxy.trapped(m, name, collection)
 	if trap != nil {
-		action = trap.rule.Do
+		fate.Do = trap.rule.Do
 	}
-	if !l.wait() {
+	if !l.wait(fate.Before) {
 		return false
 	}
-	switch action {
+	switch fate.Do {
 	case CutBefore:
 		l.close() // first, so that who waits for the trap finds the connection broken
 		trap.spring()
@@ -64,9 +63,7 @@ func (l *link) pass(m message) bool {
 			return false
 		}
 	case Pass:
-		if trap != nil {
-			trap.spring()
-		}
+		trap.spring()
 	}
 	if _, err := l.server.Write(m); err != nil {
 		return false
@@ -79,7 +76,10 @@ func (l *link) pass(m message) bool {
 		if err != nil {
 			return false
 		}
-		switch action {
+		if !l.wait(fate.After) {
+			return false
+		}
+		switch fate.Do {
 		case CutAfter:
 			l.close()
 			trap.spring()
@@ -108,11 +108,8 @@ func (l *link) hold(t *Trap) bool {
 	}
 }
 
-// wait is the delay of the network.
-func (l *link) wait() bool {
-	l.proxy.mu.Lock()
-	d := l.proxy.delay
-	l.proxy.mu.Unlock()
+// wait is a delay of the network.
+func (l *link) wait(d time.Duration) bool {
 	if d == 0 {
 		return true
 	}

@@ -13,7 +13,7 @@ import (
 // Proxy passes connections on to one server. It is safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
-	server   string
+	dial     func() (net.Conn, error)
 	work     sync.WaitGroup
 	closing  chan struct{}
 
@@ -23,6 +23,7 @@ type Proxy struct {
 	delay   time.Duration
 	patient bool
 	traps   []*Trap
+	fates   func(command string) Fate
 	rewrite func(command string, answer bson.Raw) bson.Raw
 }
 
@@ -36,9 +37,14 @@ func Start(uri string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting the proxy: %w", err)
 	}
-	p := &Proxy{listener: l, server: u.Host, closing: make(chan struct{}), conns: map[*link]struct{}{}}
+	return Between(l, func() (net.Conn, error) { return net.Dial("tcp", u.Host) }), nil
+}
+
+// Between makes a proxy that accepts clients from a listener, which it closes, and dials a server for each.
+func Between(clients net.Listener, server func() (net.Conn, error)) *Proxy {
+	p := &Proxy{listener: clients, dial: server, closing: make(chan struct{}), conns: map[*link]struct{}{}}
 	p.work.Go(p.accept)
-	return p, nil
+	return p
 }
 
 // URI is how clients connect through the proxy.
@@ -89,6 +95,31 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
+}
+
+// Fate is what becomes of a command: nothing or a break of the connection, and how slow the network is.
+type Fate struct {
+	Do            Action        // Pass, CutBefore or CutAfter
+	Before, After time.Duration // how long the command, and each answer, is on its way, beside [Proxy.Delay]
+}
+
+// Fates lets a function decide about each command that no trap wants; nil = they pass.
+func (p *Proxy) Fates(f func(command string) Fate) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fates = f
+}
+
+// fate is that of a command.
+func (p *Proxy) fate(command string) Fate {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := Fate{}
+	if p.fates != nil {
+		f = p.fates(command)
+	}
+	f.Before += p.delay
+	return f
 }
 
 // Patient gives the server as long as it needs: the time limits that commands carry become an
@@ -151,7 +182,7 @@ func (p *Proxy) accept() {
 			_ = c.Close() // refused
 			continue
 		}
-		server, err := net.Dial("tcp", p.server)
+		server, err := p.dial()
 		if err != nil {
 			_ = c.Close() // as refused
 			continue

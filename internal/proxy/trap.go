@@ -69,7 +69,11 @@ func (t *Trap) wants(m message, name, collection string) bool {
 	return t.seen > r.Skip && (r.Times < 0 || t.seen <= r.Skip+max(r.Times, 1))
 }
 
+// spring counts a command that was trapped; a nil trap counts nothing.
 func (t *Trap) spring() {
+	if t == nil {
+		return
+	}
 	t.proxy.mu.Lock()
 	defer t.proxy.mu.Unlock()
 	t.sprung++

@@ -1,0 +1,191 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/plan"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// process is a machine with one process: a worker, an engine of rules, flows and plans, a sender.
+type process struct {
+	w     *world
+	name  string
+	clock *machine
+
+	clients *pipes
+	proxy   *proxy.Proxy
+	client  *mongo.Client
+
+	producer *producer.Producer
+	flows    *flow.Flows
+	plans    *plan.Plans
+	rules    *periodic.Periodic
+
+	// uninformed: it was started so soon after the database's clock was set that others may not have noticed, and
+	// their leases look lapsed to it. What it takes over then may still run; that is documented.
+	uninformed bool
+
+	silent atomic.Int64 // until then, in nanoseconds of Unix time, nothing arrives at either end
+	dead   atomic.Bool  // it was killed: what its goroutines still do does not happen
+	stop   context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// launch starts a process.
+func (w *world) launch(name string) (p *process, err error) {
+	p = &process{w: w, name: name, clients: newPipes()}
+	p.uninformed = time.Since(time.Unix(0, w.db.set.Load())) < store.HeartbeatInterval+lease
+	p.clock = newMachine(float64(w.draw.between(-500, 500))*1e-6, w.draw.between(-time.Hour, time.Hour))
+	p.proxy = proxy.Between(p.clients, w.db.dial)
+	p.proxy.Fates(p.fate)
+	if p.client, err = connect(p.clients); err != nil {
+		return nil, err
+	}
+	db := p.client.Database("sim")
+	if p.producer, err = producer.New(producer.Config{Database: db, Clock: p.clock}); err != nil {
+		return nil, err
+	}
+	if p.flows, err = flow.New(flow.Config{Database: db, EngineID: name, Clock: p.clock}); err != nil {
+		return nil, err
+	}
+	if p.plans, err = plan.New(plan.Config{Database: db, EngineID: name, Clock: p.clock}); err != nil {
+		return nil, err
+	}
+	if p.rules, err = periodic.New(periodic.Config{Database: db, EngineID: name, Clock: p.clock}); err != nil {
+		return nil, err
+	}
+	c, err := consumer.New(consumer.Config{
+		Database: db, WorkerID: name, Concurrency: 4, ShutdownTimeout: -1, PollInterval: 5 * time.Second, NoStream: w.draw.of(0.2), Clock: p.clock,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, typ := range types {
+		err := consumer.Handle(c, model.NewType[map[string]any, string](typ), func(ctx context.Context, t *consumer.Task[map[string]any]) (string, error) {
+			return p.handle(ctx, t.Execution)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	for what, run := range map[string]func(context.Context) error{"worker": c.Run, "flows": p.flows.Run, "plans": p.plans.Run, "rules": p.rules.Run} {
+		p.work.Go(func() {
+			if err := run(ctx); err != nil && !p.dead.Load() {
+				w.violated("the %s of %s ended: %v", what, name, err)
+			}
+		})
+	}
+	w.note(name, "starts; its clock is off by %v", time.Duration(p.clock.off.Load()).Round(time.Second))
+	return p, nil
+}
+
+func connect(d *pipes) (*mongo.Client, error) {
+	return mongo.Connect(options.Client().ApplyURI("mongodb://database:27017/?directConnection=true&connectTimeoutMS=5000").SetDialer(d))
+}
+
+// fate is what the network does with a command of this process.
+func (p *process) fate(string) (f proxy.Fate) {
+	if until := time.Until(time.Unix(0, p.silent.Load())); until > 0 { // it arrives, and is answered, later
+		f.Before, f.After = until, p.w.draw.between(0, time.Second)
+		return f
+	}
+	if p.w.healed.Load() {
+		return f
+	}
+	switch {
+	case p.w.draw.of(0.01):
+		f.Do = proxy.CutBefore
+	case p.w.draw.of(0.01):
+		f.Do = proxy.CutAfter
+	}
+	f.Before, f.After = p.w.draw.seldomLong(3*time.Second), p.w.draw.seldomLong(3*time.Second)
+	return f
+}
+
+// kill ends the process at once: nothing of it reaches the database any more.
+func (p *process) kill() {
+	p.dead.Store(true)
+	p.proxy.Cut()
+	p.stop()
+}
+
+// end waits until nothing of the process is left.
+func (p *process) end() error {
+	p.stop()
+	p.work.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	err := p.producer.Close(ctx)
+	if p.dead.Load() {
+		err = nil
+	}
+	err = errors.Join(err, p.client.Disconnect(context.Background()))
+	p.proxy.Close()
+	return err
+}
+
+// sure repeats a request until it is answered, or the process is dead: all of them are idempotent.
+func (p *process) sure(what string, ask func(ctx context.Context) error) bool {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		err := ask(ctx)
+		cancel()
+		if p.dead.Load() {
+			return false
+		}
+		if err == nil {
+			p.w.note(p.name, "%s", what)
+			return true
+		}
+		p.w.note(p.name, "%s: %v", what, shortly(err))
+		time.Sleep(p.w.draw.between(0, 2*time.Second))
+	}
+}
+
+func shortly(err error) string {
+	text := err.Error()
+	if len(text) > 120 {
+		text = text[:120] + "…"
+	}
+	return text
+}
+
+// handle is the handler of every type: it takes its time, fails at times, and at times hears of no cancel.
+func (p *process) handle(ctx context.Context, e *consumer.Execution) (string, error) {
+	x := p.w.begins(p, ctx, e)
+	takes := p.w.draw.between(0, 3*time.Second)
+	if deaf := p.w.draw.of(0.1); deaf {
+		time.Sleep(takes + p.w.draw.between(0, 10*time.Second))
+	} else {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+		}
+	}
+	var err error
+	switch {
+	case ctx.Err() != nil && p.w.draw.of(0.5):
+		err = context.Cause(ctx)
+	case p.w.draw.of(0.1):
+		err = fmt.Errorf("the %d. try fails", e.Attempt)
+	}
+	p.w.ends(x, err)
+	return x.name, err
+}

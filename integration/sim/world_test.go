@@ -1,0 +1,289 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// What there is to do.
+const (
+	work    = "work"    // sent by processes
+	limited = "limited" // the same, of which atOnce may run
+	ticked  = "ticked"  // of the rule
+	node    = "node"    // of flows
+	step    = "step"    // of plans
+
+	atOnce    = 2
+	lease     = 4 * time.Second
+	maxErrors = 3
+	everySec  = 5 // the rule ticks
+)
+
+var types = []string{work, limited, ticked, node, step}
+
+// How long it takes, in virtual time.
+const (
+	troubled = 45 * time.Second // so long things go wrong
+	patience = 15 * time.Minute // so long afterwards everything must have ended
+)
+
+// world is a deployment.
+type world struct {
+	history
+	seed   uint64
+	draw   *chance // of all but the nemesis
+	db     *database
+	healed atomic.Bool // nothing goes wrong any more
+
+	mu      sync.Mutex
+	procs   []*process // those that live
+	gone    []*process
+	running map[*execution]bool
+	ran     map[string][]*execution // by task
+	sent    map[string]bool         // tasks whose send was answered
+	flows   map[string]bool
+	plans   map[string]bool
+
+	observer *mongo.Client
+	look     *proxy.Proxy
+}
+
+// execution is one run of a handler.
+type execution struct {
+	p     *process
+	ctx   context.Context
+	task  string
+	typ   string
+	name  string // also its result
+	began time.Time
+	ended time.Time // zero = it has not, or nobody knows
+	err   error
+}
+
+func newWorld(seed uint64, dir string) *world {
+	w := &world{
+		seed: seed, draw: newChance(seed, 1), db: &database{path: filepath.Join(dir, "db")},
+		running: map[*execution]bool{}, ran: map[string][]*execution{}, sent: map[string]bool{}, flows: map[string]bool{}, plans: map[string]bool{},
+	}
+	w.began = time.Now()
+	return w
+}
+
+// simulate plays a seed, and returns its history, also where a promise was broken.
+func simulate(t *testing.T, seed uint64, trouble func(w *world)) *world {
+	t.Helper()
+	w := newWorld(seed, t.TempDir())
+	if err := w.play(trouble); err != nil {
+		w.violated("%v", err)
+	}
+	return w
+}
+
+func (w *world) play(trouble func(w *world)) (err error) {
+	if err := w.db.start(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.db.stop()) }()
+	clients := newPipes()
+	w.look = proxy.Between(clients, w.db.dial)
+	defer w.look.Close()
+	if w.observer, err = connect(clients); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.observer.Disconnect(context.Background())) }()
+	if err := w.set(); err != nil {
+		return fmt.Errorf("setting up: %w", err)
+	}
+	w.healed.Store(true) // the schema is made in peace
+	for n := range 3 {
+		if err := w.join(fmt.Sprintf("p%d", n+1)); err != nil {
+			return err
+		}
+	}
+	w.healed.Store(false)
+	var asking sync.WaitGroup
+	for n, p := range w.living() {
+		asking.Go(func() { w.asks(p, n) })
+	}
+	trouble(w)
+	w.heal()
+	asking.Wait()
+	w.check(w.settled())
+	w.mu.Lock()
+	all := append(w.gone, w.procs...)
+	w.mu.Unlock()
+	for _, p := range all {
+		err = errors.Join(err, p.end())
+	}
+	return err
+}
+
+// set stores what there is before the processes: the limit and the rule.
+func (w *world) set() error {
+	ctx := context.Background()
+	p, err := producer.New(producer.Config{Database: w.observer.Database("sim")})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Close(ctx) }()
+	if _, err := admin.New(p).PutType(ctx, model.TaskType{Code: limited, MaxRunning: atOnce}); err != nil {
+		return err
+	}
+	rules, err := w.rules()
+	if err != nil {
+		return err
+	}
+	from := w.db.now().Truncate(everySec * time.Second).Add(2 * everySec * time.Second)
+	r, err := rules.Create(ctx, schedule.Spec{
+		Name: "rule", Cron: fmt.Sprintf("*/%d * * * * *", everySec), Type: ticked, StartAt: from, EndAt: from.Add(troubled), Options: briefly(),
+	})
+	if err == nil {
+		_, err = rules.Enable(ctx, r.ID, r.Version)
+	}
+	return err
+}
+
+// briefly are the options of all tasks: short leases, few errors, and as many lapses as there are.
+func briefly() model.Options {
+	errs, lapses := maxErrors, 1000
+	return model.Options{
+		WorkerTimeout: lease, PingInterval: lease / 4, MaxLapses: &lapses,
+		Retry: &model.Retry{Strategy: model.RetryFixed, Interval: time.Second, MaxErrors: &errs},
+	}
+}
+
+// join adds a process.
+func (w *world) join(name string) error {
+	p, err := w.launch(name)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.procs = append(w.procs, p)
+	return nil
+}
+
+func (w *world) living() []*process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]*process(nil), w.procs...)
+}
+
+// asks has a process hand over work.
+func (w *world) asks(p *process, n int) {
+	for i := range 6 {
+		time.Sleep(w.draw.between(0, troubled/8))
+		typ, key := []string{work, limited}[w.draw.below(2)], fmt.Sprintf("%d-%d", n, i)
+		o := briefly()
+		var sent producer.Sent
+		if p.sure(fmt.Sprintf("sends %s/%s", typ, key), func(ctx context.Context) (err error) {
+			sent, err = p.producer.SendJSON(ctx, typ, []byte(`{}`), producer.Key(key), producer.Lease(o.PingInterval, o.WorkerTimeout),
+				producer.Retry(*o.Retry), producer.MaxLapses(*o.MaxLapses), producer.In(w.draw.between(0, 5*time.Second)))
+			return err
+		}) {
+			w.mu.Lock()
+			w.sent[sent.ID] = true
+			w.mu.Unlock()
+		}
+	}
+	key := fmt.Sprint(n)
+	if p.sure("starts the flow "+key, func(ctx context.Context) error {
+		_, err := p.flows.Start(ctx, graph.Spec{Key: key, Nodes: []graph.NodeSpec{
+			{ID: "a", Type: node, OnFailure: graph.Continue, Options: briefly()},
+			{ID: "b", Type: node, After: []string{"a"}, Join: graph.Join{Strategy: graph.AllEnded}, OnFailure: graph.Continue, Options: briefly()},
+			{ID: "c", Type: node, After: []string{"a"}, Join: graph.Join{Strategy: graph.AllEnded}, OnFailure: graph.Continue, Options: briefly()},
+			{ID: "d", Type: node, After: []string{"b", "c"}, Join: graph.Join{Strategy: graph.AllEnded}, OnFailure: graph.Continue, Options: briefly()},
+		}})
+		return err
+	}) {
+		w.mu.Lock()
+		w.flows["-/"+key] = true
+		w.mu.Unlock()
+	}
+	if p.sure("publishes the plan "+key, func(ctx context.Context) error {
+		_, err := p.plans.Publish(ctx, repeat.Spec{PlanID: key, Station: step, PlanType: repeat.Second, PlanValue: 1, PlanRepet: 3, NoKeep: true, Messages: []any{1}, Options: briefly()})
+		return err
+	}) {
+		w.mu.Lock()
+		w.plans["-/"+key] = true
+		w.mu.Unlock()
+	}
+}
+
+// heal ends all that goes wrong.
+func (w *world) heal() {
+	w.note("", "all is well again")
+	w.healed.Store(true)
+	for _, p := range w.living() {
+		p.silent.Store(0)
+		p.proxy.Mend()
+	}
+}
+
+// begins notes that a handler begins, and looks whether it may.
+func (w *world) begins(p *process, ctx context.Context, e *consumer.Execution) *execution {
+	x := &execution{p: p, ctx: ctx, task: e.TaskID, typ: e.Type, name: e.ID, began: time.Now()}
+	w.note(p.name, "runs %s, try %d, token %v", e.TaskID, e.Attempt, e.Token)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.dead.Load() {
+		return x
+	}
+	together := 1
+	for other := range w.running {
+		if p.uninformed {
+			break
+		}
+		if other.p.dead.Load() || other.ctx.Err() != nil {
+			continue // its machine is dead, or it was told to stop
+		}
+		if other.task == x.task {
+			w.violated("%s runs on %s and on %s", x.task, other.p.name, p.name)
+		}
+		if other.typ == x.typ {
+			together++
+		}
+	}
+	if x.typ == limited && together > atOnce {
+		w.violated("%d tasks of the type %s run, and %d may", together, limited, atOnce)
+	}
+	w.running[x] = true
+	w.ran[x.task] = append(w.ran[x.task], x)
+	return x
+}
+
+func (w *world) ends(x *execution, err error) {
+	if x.p.dead.Load() {
+		w.mu.Lock()
+		delete(w.running, x)
+		w.mu.Unlock()
+		return
+	}
+	if err != nil {
+		w.note(x.p.name, "fails %s: %v", x.task, err)
+	} else {
+		w.note(x.p.name, "did %s", x.task)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.running, x)
+	x.ended, x.err = time.Now(), err
+}

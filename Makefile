@@ -112,6 +112,10 @@ plans: ## 2,000 plans, processes killed and frozen: each step succeeds once, in 
 	MSCHEDULER_TEST_ENGINES=embedded MSCHEDULER_PLANS_COUNT=2000 MSCHEDULER_PLANS_SECONDS=60 \
 		$(GO) test -v -count=1 -timeout 30m -run TestEachStepOfAPlanSucceedsOnceAlthoughProcessesDieAndFreeze ./integration
 
+.PHONY: sim
+sim: ## 10,000 simulated deployments in virtual time, in which everything goes wrong: the promises are kept
+	MSCHEDULER_SIM_SEEDS=10000 $(GO) test -v -count=1 -timeout 6h -run TestPromises ./integration/sim
+
 .PHONY: zones
 zones: ## the time zone database of this Go release becomes that of periodic rules
 	cp "$$($(GO) env GOROOT)/lib/time/zoneinfo.zip" internal/calendar/zoneinfo.zip

@@ -256,7 +256,7 @@ func (c *Consumer) writeFollows(batch []*following) {
 	if len(both) == 0 {
 		return
 	}
-	sent := clock.Read(c.cfg.Clock)
+	sent := c.store.Clock.Stamped()
 	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
 	written, err := c.store.Tasks.Follow(store.For(ctx, store.Ending), follows, finish.Search)
 	cancel()

@@ -10,8 +10,8 @@
 // end: checks of the promises of docs/architecture.md say what is wrong. The history of a seed that failed is
 // printed for people.
 //
-//	MSCHEDULER_SIM_SEED=17 go test ./integration/sim      one seed, with its history
-//	MSCHEDULER_SIM_SEEDS=10000 go test ./integration/sim -timeout 3h
+//	MSCHEDULER_SIM_SEED=17 go test ./integration/sim -v    one seed, with its history
+//	make sim                                               10,000 seeds
 //
 // A seed draws the same faults at the same times again. The Go scheduler still chooses the order in which goroutines
 // act at one moment, so a rare failure may need its seed more than once: see MSCHEDULER_SIM_TIMES.

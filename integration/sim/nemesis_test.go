@@ -5,9 +5,12 @@ import (
 	"time"
 )
 
-// nemesis lets go wrong, for a while, what can go wrong.
+// nemesis lets go wrong, for a while, what can go wrong. Either processes are killed and started, or the
+// database's clock is set: a process that starts within half a minute after that does not know of it, and
+// takes over what others run (docs/operations.md).
 func nemesis(w *world) {
 	draw := newChance(w.seed, 2)
+	kills := draw.of(0.7)
 	started := len(w.living())
 	for begun := time.Now(); time.Since(begun) < troubled; {
 		time.Sleep(draw.between(500*time.Millisecond, 6*time.Second))
@@ -15,6 +18,9 @@ func nemesis(w *world) {
 		victim := living[draw.below(len(living))]
 		switch draw.below(9) {
 		case 0, 1:
+			if !kills {
+				continue
+			}
 			w.note(victim.name, "is killed")
 			w.kill(victim)
 			time.Sleep(draw.between(0, 5*time.Second))
@@ -43,19 +49,19 @@ func nemesis(w *world) {
 			w.note(victim.name, "has its clock set by %v", by.Round(time.Second))
 			victim.clock.jump(by)
 		case 7:
+			if kills {
+				continue
+			}
 			by := draw.between(0, 30*time.Second)
 			w.note("database", "has its clock set by %v", by.Round(time.Millisecond))
 			w.db.jump(by)
 		case 8:
 			d := draw.between(0, 8*time.Second)
 			w.note("database", "is down for %v", d.Round(time.Millisecond))
-			if err := w.db.stop(); err != nil {
-				w.violated("the database does not stop: %v", err)
-			}
-			time.Sleep(d)
-			if err := w.db.start(); err != nil {
-				w.violated("the database does not start: %v", err)
-			}
+			w.restarts(func() error {
+				time.Sleep(d)
+				return nil
+			})
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/proxy"
-	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/plan"
@@ -36,10 +35,6 @@ type process struct {
 	plans    *plan.Plans
 	rules    *periodic.Periodic
 
-	// uninformed: it was started so soon after the database's clock was set that others may not have noticed, and
-	// their leases look lapsed to it. What it takes over then may still run; that is documented.
-	uninformed bool
-
 	silent atomic.Int64 // until then, in nanoseconds of Unix time, nothing arrives at either end
 	dead   atomic.Bool  // it was killed: what its goroutines still do does not happen
 	stop   context.CancelFunc
@@ -49,7 +44,6 @@ type process struct {
 // launch starts a process.
 func (w *world) launch(name string) (p *process, err error) {
 	p = &process{w: w, name: name, clients: newPipes()}
-	p.uninformed = time.Since(time.Unix(0, w.db.set.Load())) < store.HeartbeatInterval+lease
 	p.clock = newMachine(float64(w.draw.between(-500, 500))*1e-6, w.draw.between(-time.Hour, time.Hour))
 	p.proxy = proxy.Between(p.clients, w.db.dial)
 	p.proxy.Fates(p.fate)

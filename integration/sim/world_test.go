@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -89,11 +90,22 @@ func newWorld(seed uint64, dir string) *world {
 // simulate plays a seed, and returns its history, also where a promise was broken.
 func simulate(t *testing.T, seed uint64, trouble func(w *world)) *world {
 	t.Helper()
-	w := newWorld(seed, t.TempDir())
+	w := newWorld(seed, quickDir(t))
 	if err := w.play(trouble); err != nil {
 		w.violated("%v", err)
 	}
 	return w
+}
+
+// quickDir is a directory in memory, where there is one: nobody waits for a disk.
+func quickDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "mscheduler-sim-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 func (w *world) play(trouble func(w *world)) (err error) {
@@ -249,9 +261,6 @@ func (w *world) begins(p *process, ctx context.Context, e *consumer.Execution) *
 	}
 	together := 1
 	for other := range w.running {
-		if p.uninformed {
-			break
-		}
 		if other.p.dead.Load() || other.ctx.Err() != nil {
 			continue // its machine is dead, or it was told to stop
 		}

@@ -64,7 +64,7 @@ type Bid struct {
 type Outcome struct {
 	ExecID string // of the executions
 	Won    []store.Write
-	Sent   clock.Instant // when the claims were sent: leases are trusted from then
+	Sent   clock.Instant // of the time that the claims were stamped with, see [store.Clock.Stamped]: leases are trusted from then
 	// Held claims were not written, because they shared a command with a document that another
 	// client holds. They may be written again, and their grants stay with them.
 	Held []store.Write
@@ -197,7 +197,7 @@ func (c *Claimer) Repair(ctx context.Context, repairs []store.Write, search time
 // Write writes claims and adds what became of them to the outcome. An error means that they may
 // have been won.
 func (c *Claimer) Write(ctx context.Context, claims []store.Write, search time.Duration, out *Outcome) error {
-	out.Sent = clock.Read(c.Store.Local())
+	out.Sent = c.Store.Clock.Stamped()
 	written, lost, err := c.write(ctx, claims, out.ExecID, search)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -78,7 +77,7 @@ func (c *Claimer) Leave(ctx context.Context, leaves []store.Write) (done []store
 // documents are read back. What was won is in the outcome as it is by then, since other workers of
 // the same task may have pinged. The outcome of an error is incomplete.
 func (c *Claimer) TakeOver(ctx context.Context, writes []store.Write, execID string) (out Outcome, err error) {
-	out.ExecID, out.Sent = execID, clock.Read(c.Store.Local())
+	out.ExecID, out.Sent = execID, c.Store.Clock.Stamped()
 	var written []store.Written
 	var current map[string]*model.Task
 	if len(writes) <= singly {

@@ -60,6 +60,8 @@ const (
 	shortestGap = 1500 * time.Millisecond
 	// unknown is how long the database may have been away without any evidence.
 	unknown = math.MaxInt64
+	// inexact is an error of the estimate that a quicker answer makes smaller.
+	inexact = time.Second
 	// soon is the pause before the next question if the time is not known.
 	soon = 100 * time.Millisecond
 )
@@ -121,11 +123,11 @@ func (t *Trust) SeesElections() bool {
 }
 
 // WantsClock reports whether to read the database's clock again, because another server may
-// have answered since the last reading.
+// have answered since the last reading, or because that was so slow that leases are much shorter by it.
 func (t *Trust) WantsClock() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.down && t.wantsClock()
+	return !t.down && (t.wantsClock() || t.db.Error() > inexact)
 }
 
 func (t *Trust) wantsClock() bool {

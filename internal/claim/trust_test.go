@@ -255,3 +255,13 @@ func TestAnInexactClockMakesTheWaitAWholeLease(t *testing.T) {
 	w.readClock()
 	require.Equal(t, usual.Lease, w.Wait(usual))
 }
+
+func TestASlowReadingOfTheClockIsRepeated(t *testing.T) {
+	w := newWatcher()
+	w.Answered()
+	require.False(t, w.WantsClock())
+	w.err = 2 * time.Second
+	require.True(t, w.WantsClock(), "leases are that much shorter")
+	w.err = time.Second
+	require.False(t, w.WantsClock(), "a network that is always slow is not asked all the time")
+}

@@ -106,6 +106,7 @@ var mayImport = map[string][]string{
 	"mstest":              {"core", "producer", "admin", "consumer", "internal/engine", "internal/embedded", "internal/container"},
 	"internal/container":  {"internal/engine"},
 	"integration":         {},
+	"integration/sim":     {},
 	"internal/house/...":  {},
 	"docs/tutorial":       {"model", "producer", "consumer", "periodic", "periodic/schedule"},
 }

@@ -85,19 +85,20 @@ const (
 
 // askFirst reports whether to ask the database before the handler of a lapsed lease must stop:
 // once, if the lease has lapsed by the wall clock alone. That clock jumps when a person sets it,
-// and also when the machine has slept.
-func (h *Hold) askFirst(c clock.Clock) confirmation {
+// and also when the machine has slept. rest is how long until the lease has lapsed by the other clock, too: nobody
+// waits for an answer any longer.
+func (h *Hold) askFirst(c clock.Clock) (was confirmation, rest time.Duration) {
 	margin := h.margin()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was := h.asked
+	was, rest = h.asked, h.left-margin-h.proven.SinceMonotonic(c)
 	switch {
-	case was == unasked && h.proven.SinceMonotonic(c) >= h.left-margin:
-		return answered
+	case rest <= 0:
+		return answered, rest
 	case was == unasked:
 		h.asked = asking
 	}
-	return was
+	return was, rest
 }
 
 // confirmed records that the database had its time to answer.

@@ -135,7 +135,6 @@ func (k *Keeper[X]) pingBatch(ctx context.Context, batch []X) (answered bool) {
 
 // Ping extends the leases of the batch, and reports whether the database answered.
 func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
-	sent := clock.Read(k.cfg.Clock)
 	interval, slept := batch[0].Lease().Interval(), false
 	for _, x := range batch {
 		interval = min(interval, x.Lease().Interval())
@@ -153,7 +152,7 @@ func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
 			return false
 		}
 	}
-	now := k.cfg.Store.Clock.Now()
+	sent, now := k.cfg.Store.Clock.Stamped(), k.cfg.Store.Clock.Now()
 	pings := make([]store.Ping, len(batch))
 	byPing := make(map[[2]string]X, len(batch))
 	for i, x := range batch {
@@ -212,12 +211,16 @@ func (k *Keeper[X]) GuardLoop(ctx context.Context) {
 				next = min(next, left)
 				continue
 			}
-			switch x.Lease().askFirst(k.cfg.Clock) {
+			asked, rest := x.Lease().askFirst(k.cfg.Clock)
+			switch asked {
 			case unasked:
 				doubtful = append(doubtful, x)
 			case answered:
 				k.cfg.Ended(x)
+				continue
+			case asking:
 			}
+			next = min(next, rest) // then no clock says that it holds
 		}
 		if len(doubtful) > 0 { // beside the others, whose margin ends meanwhile
 			k.beside.Go(func() { k.Confirm(ctx, doubtful) })
@@ -246,12 +249,11 @@ func (k *Keeper[X]) Confirm(ctx context.Context, doubtful []X) {
 		k.Ping(ctx, batch...)
 	}
 	if len(bounded) > 0 {
-		asked := clock.Read(k.cfg.Clock)
 		err := k.cfg.Store.ReadClock(ctx)
 		k.cfg.Health.Report(err)
-		if now := k.cfg.Store.Clock.Now(); err == nil {
+		if at, now := k.cfg.Store.Clock.Stamped(), k.cfg.Store.Clock.Now(); err == nil {
 			for _, l := range bounded {
-				l.prove(asked, l.entry().Deadline.Sub(now), true)
+				l.prove(at, l.entry().Deadline.Sub(now), true)
 			}
 		}
 	}

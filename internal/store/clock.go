@@ -59,6 +59,10 @@ func (c *Clock) Error() time.Duration {
 	return c.err
 }
 
+// Stamped is the earliest instant at which the database's time may have been what [Clock.Now] says now. What is
+// stored by that time, such as the end of a lease, counts from then: the estimates of others may lag less.
+func (c *Clock) Stamped() clock.Instant { return clock.Read(c.local).Before(c.Error()) }
+
 // Age is how long ago the last reading was, by the clock that says more; a reading
 // that a sleep of the machine or a jump of its wall clock has made doubtful is old.
 func (c *Clock) Age() time.Duration {

@@ -45,6 +45,16 @@ func TestTheClockNeverRunsAheadOfTheDatabase(t *testing.T) {
 	require.Equal(t, noon.Add(20*time.Second+5*time.Millisecond), c.Now())
 }
 
+// A lease that is stored now ends by the clocks of others as if it had been stored so much earlier.
+func TestWhatIsStoredCountsFromTheEarliestInstantOfItsTime(t *testing.T) {
+	m := &machine{wall: noon}
+	c := newClock(m)
+	reading(m, c, noon, 2*time.Second)
+	m.pass(time.Second)
+	require.Equal(t, 2*time.Second, c.Error())
+	require.Equal(t, 2*time.Second, c.Stamped().Since(m))
+}
+
 func TestAJumpOfTheWallClockDoesNotMoveTheEstimateButMakesItOld(t *testing.T) {
 	for _, jump := range []time.Duration{time.Hour, -time.Hour} {
 		m := &machine{wall: noon}

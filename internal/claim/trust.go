@@ -28,6 +28,7 @@ type Trust struct {
 	down     bool
 	answered bool
 	last     clock.Instant // of the answers
+	repeated int           // readings of the clock that were wanted because the ones before were slow
 	troubles clock.Marks   // how long the database may have been away until then
 	primary  string
 }
@@ -60,8 +61,9 @@ const (
 	shortestGap = 1500 * time.Millisecond
 	// unknown is how long the database may have been away without any evidence.
 	unknown = math.MaxInt64
-	// inexact is an error of the estimate that a quicker answer makes smaller.
-	inexact = time.Second
+	// inexact is an error of the estimate that a quicker answer would make smaller, which is tried so often.
+	inexact     = 100 * time.Millisecond
+	maxRepeated = 3
 	// soon is the pause before the next question if the time is not known.
 	soon = 100 * time.Millisecond
 )
@@ -123,11 +125,20 @@ func (t *Trust) SeesElections() bool {
 }
 
 // WantsClock reports whether to read the database's clock again, because another server may
-// have answered since the last reading, or because that was so slow that leases are much shorter by it.
+// have answered since the last reading, or because that was slow: leases are that much shorter. Of a network that
+// is always slow it wants no more than a few readings in a row.
 func (t *Trust) WantsClock() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.down && (t.wantsClock() || t.db.Error() > inexact)
+	if t.down || t.wantsClock() {
+		return !t.down
+	}
+	if t.db.Error() <= inexact {
+		t.repeated = 0
+		return false
+	}
+	t.repeated++
+	return t.repeated <= maxRepeated
 }
 
 func (t *Trust) wantsClock() bool {

@@ -261,7 +261,12 @@ func TestASlowReadingOfTheClockIsRepeated(t *testing.T) {
 	w.Answered()
 	require.False(t, w.WantsClock())
 	w.err = 2 * time.Second
-	require.True(t, w.WantsClock(), "leases are that much shorter")
-	w.err = time.Second
+	for range maxRepeated {
+		require.True(t, w.WantsClock(), "leases are that much shorter")
+	}
 	require.False(t, w.WantsClock(), "a network that is always slow is not asked all the time")
+	w.err = 10 * time.Millisecond
+	require.False(t, w.WantsClock())
+	w.err = 2 * time.Second
+	require.True(t, w.WantsClock(), "another reading was slow")
 }

@@ -9,7 +9,7 @@ const module = "github.com/mscheduler/mscheduler"
 var mayImport = map[string][]string{
 	// The core: documents and pure rules. Whoever may import "core" may import each of these.
 	"internal/clock":     {},
-	"internal/measure":   {},
+	"internal/measure":   {"internal/clock"},
 	"internal/safetext":  {},
 	"callback":           {"internal/clock"},
 	"model":              {"callback", "internal/clock", "internal/safetext"},

@@ -37,7 +37,7 @@ func (v *visit) flows() error {
 	live := v.ofTenant(pick(q, "tenant"))
 	live.Set("of", "flows")
 	v.render("flows", page{Title: "Flows", Nav: "Flows", Live: live, Data: document{
-		"flows": all, "next": doc["next"], "unreadable": list(doc["unreadable"]), "statuses": flowStatuses, "all": len(pick(q, "tenant", "status")) == 0,
+		"flows": all, "next": doc["next"], "unreadable": list(doc["unreadable"]), "statuses": flowStatuses, "all": len(pick(q, "tenant", "key", "status")) == 0,
 	}})
 	return nil
 }

@@ -33,7 +33,7 @@ func (v *visit) plans() error {
 		plan := object(p)
 		rows = append(rows, planRow{plan, "/plans" + idPath(text(plan["id"]), 2), repetitionOf(plan)})
 	}
-	filtered := len(pick(q, "tenant", "station", "status", "over")) > 0
+	filtered := len(pick(q, "tenant", "plan_id", "station", "status", "over")) > 0
 	v.render("plans", page{Title: "Plans", Nav: "Plans", Poll: 5, Data: document{
 		"rows": rows, "next": doc["next"], "unreadable": list(doc["unreadable"]), "statuses": planStatuses, "all": !filtered,
 	}})

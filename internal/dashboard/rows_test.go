@@ -43,3 +43,20 @@ func TestNodesThatWaitHaveTheirActionsUnlessTheFlowIsLarge(t *testing.T) {
 		require.NotContains(t, text, unwanted)
 	}
 }
+
+func TestRulesFlowsAndPlansAreFoundByTheBeginOfTheirNames(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"order-1", "other"} {
+		w.call(http.MethodPost, "/flows", map[string]any{"key": name, "nodes": []any{node("a", "report")}})
+		w.call(http.MethodPost, "/periodics", map[string]any{"name": name, "cron": "@yearly", "type": "report"})
+		w.call(http.MethodPost, "/plans", map[string]any{"plan_id": name, "station": "report", "plan_type": "time", "plan_time": "2100-01-01T00:00:00Z", "messages": []any{1}})
+	}
+	for _, path := range []string{"/flows?key=ord", "/periodics?name=ord", "/plans?plan_id=ord"} {
+		status, text := w.page(path)
+		require.Equal(t, http.StatusOK, status, text)
+		require.Contains(t, text, "order-1</a>", path)
+		require.NotContains(t, text, "other</a>", path)
+		_, text = w.page(path + "&tenant=acme")
+		require.NotContains(t, text, "order-1</a>", path)
+	}
+}

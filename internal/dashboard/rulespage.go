@@ -37,7 +37,10 @@ type ruleRow struct {
 }
 
 func (v *visit) rules() error {
-	q := v.ofTenant(pick(v.r.URL.Query(), "tenant", "page_token"))
+	q := v.ofTenant(pick(v.r.URL.Query(), "tenant", "name", "page_token"))
+	if q.Get("name") != "" {
+		ofSomeTenant(q)
+	}
 	q.Set("limit", strconv.Itoa(rulesPerPage))
 	doc, err := v.get("/periodics", q)
 	if err != nil {

@@ -26,11 +26,11 @@ var tables = map[string]tableOf{
 	"audit": {"/audit", "entries", []string{"tenant", "who", "operation", "kind", "resource", "outcome", "after", "before"},
 		[]string{"id", "at", "ended_at", "who", "name", "from", "door", "operation", "kind", "resource", "count", "tenant", "outcome", "status", "reason", "before", "after", "request"}},
 	"tokens": {"/tokens", "tokens", nil, []string{"id", "name", "role", "tenants", "state", "created_at", "created_by", "last_used_at", "expires_at", "revoked_at"}},
-	"plans": {"/plans", "plans", []string{"tenant", "station", "status", "over", "sort"},
+	"plans": {"/plans", "plans", []string{"tenant", "plan_id", "station", "status", "over", "sort"},
 		[]string{"id", "status", "station", "caller", "description", "plan_type", "plan_value", "plan_repet", "step", "plan_time", "real_repet", "skipped", "last_state", "reason", "created_at", "updated_at", "ended_at"}},
 	"runs": {"/runs", "runs", []string{"tenant", "rule_id", "status", "from", "to", "sort"},
 		[]string{"id", "rule", "tenant", "nominal", "last_nominal", "ticks", "status", "reason", "error_info", "attempt", "manual", "late_ms", "started_at", "executed_at", "ended_at", "task_id"}},
-	"flows": {"/flows", "flows", []string{"tenant", "status", "sort"},
+	"flows": {"/flows", "flows", []string{"tenant", "key", "status", "sort"},
 		[]string{"id", "status", "tenant", "key", "creator", "description", "reason", "counts", "parent", "created_at", "updated_at", "ended_at"}},
 	"streams": {"/streams", "streams", []string{"all"},
 		[]string{"stream", "status", "closed", "init", "wait", "node", "node_status", "since", "reason"}},
@@ -46,8 +46,21 @@ func (t tableOf) asked(q url.Values, limit int) url.Values {
 			}
 		}
 	}
+	for _, name := range []string{"key", "plan_id"} {
+		if out.Get(name) != "" {
+			ofSomeTenant(out)
+		}
+	}
 	out.Set("limit", strconv.Itoa(limit))
 	return out
+}
+
+// ofSomeTenant is a query for things by the begin of their names, which are those of a tenant: without one, those that have
+// none.
+func ofSomeTenant(q url.Values) {
+	if q.Get("tenant") == "" {
+		q.Set("tenant", "-")
+	}
 }
 
 // rows reads the page of a list that the page's query names.

@@ -105,6 +105,7 @@ func (s *API) readFlow(ctx context.Context, name flowName) (*graph.Flow, error) 
 func (s *API) listFlows(ctx context.Context, in *struct {
 	Tenant string `query:"tenant" doc:"tenant; - for flows without one"`
 	Status string `query:"status" enum:"RUNNING,PENDING,FINISH"`
+	Key    string `query:"key" maxLength:"400" doc:"flows of the tenant whose key begins so, sorted by it; needs tenant"`
 	Sort   string `query:"sort" enum:"-updated_at,updated_at" default:"-updated_at" doc:"by the last change: - = the last one first"`
 	Page
 }) (*flowList, error) {
@@ -112,12 +113,18 @@ func (s *API) listFlows(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+	f := store.FlowFilter{Tenant: tenant, Status: graph.Status(in.Status), Graphs: true}
+	unread := unreadables{}
+	if in.Key != "" {
+		docs, next, err := begun(tenant, "key", in.Token, "flow", in.Limit, unread, func(after string, limit int) ([]*graph.Flow, []store.Unreadable, error) {
+			return s.store.Flows.Named(ctx, f, in.Key, after, limit)
+		}, func(doc *graph.Flow) string { return doc.ID })
+		return answerFlows(docs, unread, next, err)
+	}
 	span, err := spanOf(in.Page, in.Sort == "updated_at")
 	if err != nil {
 		return nil, err
 	}
-	f := store.FlowFilter{Tenant: tenant, Status: graph.Status(in.Status), Graphs: true}
-	unread := unreadables{}
 	docs, next, err := spanned(ctx, span, func(ctx context.Context, span store.Span) (time.Time, error) {
 		return s.store.Flows.Bound(ctx, f, span)
 	}, func(ctx context.Context, span store.Span) ([]*graph.Flow, error) {
@@ -125,6 +132,10 @@ func (s *API) listFlows(ctx context.Context, in *struct {
 			return s.store.Flows.List(ctx, f, span)
 		})
 	}, func(doc *graph.Flow) place { return place{doc.UpdatedAt, doc.ID} })
+	return answerFlows(docs, unread, next, err)
+}
+
+func answerFlows(docs []*graph.Flow, unread unreadables, next string, err error) (*flowList, error) {
 	if err != nil {
 		return nil, err
 	}

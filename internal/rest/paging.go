@@ -145,3 +145,22 @@ func readable[T any](span store.Span, kind string, unread unreadables, read func
 		}
 	}
 }
+
+// begun reads a page of the things of a tenant whose names begin so: sorted by id, so the page begins behind one.
+func begun[T any](tenant, field, token, kind string, limit int, unread unreadables, read func(after string, limit int) ([]T, []store.Unreadable, error), id func(T) string) (page []T, next string, err error) {
+	if tenant == "" {
+		return nil, "", input.Invalid("query."+field, "requires tenant; - for what has none")
+	}
+	from, err := placeOf(token)
+	if err == nil && !from.at.IsZero() {
+		err = input.Invalid("page_token", "is %q; want next of the page before", token)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	page, err = readable(store.Span{ID: from.id, Limit: limit}, kind, unread, func(span store.Span) ([]T, []store.Unreadable, error) { return read(span.ID, span.Limit) })
+	if err == nil && len(page) == limit {
+		next = place{id: id(page[len(page)-1])}.token()
+	}
+	return page, next, err
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/rulechange"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -101,11 +102,30 @@ func (s *API) addPeriodics() {
 
 func (s *API) listRules(ctx context.Context, in *struct {
 	Tenant string `query:"tenant" doc:"tenant; - for rules without one"`
+	Name   string `query:"name" maxLength:"400" doc:"rules of the tenant whose name begins so; needs tenant"`
 	Page
 }) (*ruleList, error) {
 	tenant, err := tenantIn(ctx, "tenant", in.Tenant)
 	if err != nil {
 		return nil, err
+	}
+	if in.Name != "" {
+		unread := unreadables{}
+		rules, next, err := begun(tenant, "name", in.Token, "rule", in.Limit, unread, func(after string, limit int) ([]*schedule.Rule, []store.Unreadable, error) {
+			return s.store.Rules.Named(ctx, tenant, in.Name, after, limit)
+		}, func(r *schedule.Rule) string { return r.Living })
+		if err != nil {
+			return nil, err
+		}
+		out, _, err := answerRules(rules)
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Next = next
+		for _, u := range unread.list() {
+			out.Body.Unreadable = append(out.Body.Unreadable, unreadableRule{tenant, u.ID, u.Error})
+		}
+		return out, nil
 	}
 	after, err := placeOf(in.Token)
 	if err != nil {
@@ -116,14 +136,9 @@ func (s *API) listRules(ctx context.Context, in *struct {
 	if err != nil && !errors.As(err, &unread) {
 		return nil, err
 	}
-	out, last := &ruleList{}, ""
-	out.Body.Rules = []document[schedule.Rule]{}
-	for _, r := range rules {
-		doc, err := view.Stored(r, "id")
-		if err != nil {
-			return nil, err
-		}
-		out.Body.Rules, last = append(out.Body.Rules, document[schedule.Rule]{doc}), r.Living
+	out, last, err := answerRules(rules)
+	if err != nil {
+		return nil, err
 	}
 	n := len(rules)
 	if unread != nil {
@@ -141,6 +156,20 @@ func (s *API) listRules(ctx context.Context, in *struct {
 		out.Body.Next = place{id: last}.token()
 	}
 	return out, nil
+}
+
+// answerRules is a list of rules. last is the last one's Living.
+func answerRules(rules []*schedule.Rule) (out *ruleList, last string, err error) {
+	out = &ruleList{}
+	out.Body.Rules = []document[schedule.Rule]{}
+	for _, r := range rules {
+		doc, err := view.Stored(r, "id")
+		if err != nil {
+			return nil, "", err
+		}
+		out.Body.Rules, last = append(out.Body.Rules, document[schedule.Rule]{doc}), r.Living
+	}
+	return out, last, nil
 }
 
 func (s *API) createRule(ctx context.Context, in *struct {

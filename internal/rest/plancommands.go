@@ -82,14 +82,11 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 	Station string        `query:"station" doc:"type of the steps' tasks"`
 	Status  repeat.Status `query:"status" enum:"RUNNING,ERROR,FINISH,CANCELLED"`
 	Over    bool          `query:"over" doc:"the plans that are over, in place of the others"`
+	PlanID  string        `query:"plan_id" maxLength:"400" doc:"plans of the tenant whose plan_id begins so, sorted by it; needs tenant"`
 	Sort    string        `query:"sort" enum:"-updated_at,updated_at" default:"-updated_at" doc:"by the last change: - = the last one first"`
 	Page
 }) (*planList, error) {
 	tenant, err := tenantIn(ctx, "tenant", in.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	span, err := spanOf(in.Page, in.Sort == "updated_at")
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +95,16 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 		return nil, input.Invalid("over", "lists plans that are over; %s is none of them", in.Status)
 	}
 	unread := unreadables{}
+	if in.PlanID != "" {
+		plans, next, err := begun(tenant, "plan_id", in.Token, "plan", in.Limit, unread, func(after string, limit int) ([]*repeat.Plan, []store.Unreadable, error) {
+			return s.store.Plans.Named(ctx, f, in.PlanID, after, limit)
+		}, func(p *repeat.Plan) string { return p.ID })
+		return answerPlans(plans, unread, next, err)
+	}
+	span, err := spanOf(in.Page, in.Sort == "updated_at")
+	if err != nil {
+		return nil, err
+	}
 	plans, next, err := spanned(ctx, span, func(ctx context.Context, span store.Span) (time.Time, error) {
 		return s.store.Plans.Bound(ctx, f, span)
 	}, func(ctx context.Context, span store.Span) ([]*repeat.Plan, error) {
@@ -105,6 +112,10 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 			return s.store.Plans.List(ctx, f, span)
 		})
 	}, func(p *repeat.Plan) place { return place{p.UpdatedAt, p.ID} })
+	return answerPlans(plans, unread, next, err)
+}
+
+func answerPlans(plans []*repeat.Plan, unread unreadables, next string, err error) (*planList, error) {
 	if err != nil {
 		return nil, err
 	}

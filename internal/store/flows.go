@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+	"unicode"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -168,6 +170,26 @@ func (s *Flows) List(ctx context.Context, f FlowFilter, span Span) (docs []*grap
 		filter = append(filter, d("kind", absent))
 	}
 	return s.list(ctx, filter, span)
+}
+
+// Named reads flows whose key begins so, ordered by it, after the given id, without their graphs and plans. The filter
+// names the tenant. unread are documents that this release cannot read. Index: _id.
+func (s *Flows) Named(ctx context.Context, f FlowFilter, prefix, after string, limit int) (docs []*graph.Flow, unread []Unreadable, err error) {
+	filter := bson.D{d("_id", beginsWith(f.Tenant, prefix, after)), d("kind", absent)}
+	if f.Status != "" {
+		filter = append(filter, d("status", f.Status))
+	}
+	return s.read(ctx, "finding flows by key", filter, options.Find().SetSort(bson.D{d("_id", 1)}).SetHint("_id_").SetLimit(int64(limit)).SetProjection(bson.D{d("nodes", 0), d("planned", 0)}))
+}
+
+// beginsWith is the range of an index on tenant/name whose names begin so, behind one of them ("" = from the first).
+func beginsWith(tenant, prefix, after string) bson.D {
+	first := input.RuleName(tenant, prefix)
+	within := bson.D{d("$gte", first), d("$lt", first+string(unicode.MaxRune))}
+	if after != "" {
+		within = append(within, d("$gt", after))
+	}
+	return within
 }
 
 // Bound is where a page of [Flows.List] is to end, so that the server looks at [PageExamines] flows at most. Index:

@@ -167,21 +167,31 @@ func (s *Plans) indexed(f PlanFilter) (bson.D, *mongo.Collection) {
 // history. unread are documents that this release cannot read. Index: state of both collections.
 func (s *Plans) List(ctx context.Context, f PlanFilter, span Span) (docs []*repeat.Plan, unread []Unreadable, err error) {
 	filter, coll := s.indexed(f)
-	if filter = byTenant(filter, f.Tenant); f.Station != "" {
+	return s.list(ctx, coll, f, span.where("updated_at", byTenant(filter, f.Tenant)), span.options("updated_at", indexState))
+}
+
+// Named is List of plans whose plan_id begins so, ordered by it, after the given id. The filter names the tenant.
+// Index: _id of both collections.
+func (s *Plans) Named(ctx context.Context, f PlanFilter, prefix, after string, limit int) (docs []*repeat.Plan, unread []Unreadable, err error) {
+	filter, coll := s.indexed(f)
+	return s.list(ctx, coll, f, append(filter, d("_id", beginsWith(f.Tenant, prefix, after))), options.Find().SetHint("_id_").SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
+}
+
+func (s *Plans) list(ctx context.Context, coll *mongo.Collection, f PlanFilter, filter bson.D, o *options.FindOptionsBuilder) (docs []*repeat.Plan, unread []Unreadable, err error) {
+	if f.Station != "" {
 		filter = append(filter, d("station", f.Station))
 	}
 	if !f.Over {
 		filter = append(filter, d("delete_at", absent)) // else it is in the history, too
 	}
-	err = readEach(ctx, coll, "listing plans", span.where("updated_at", filter),
-		span.options("updated_at", indexState).SetProjection(bson.D{d("planned", 0), d("messages", 0)}), func(raw bson.Raw) bool {
-			if p, err := decodePlan(raw); err != nil {
-				unread = append(unread, unreadable(raw, err))
-			} else {
-				docs = append(docs, p)
-			}
-			return true
-		})
+	err = readEach(ctx, coll, "listing plans", filter, o.SetProjection(bson.D{d("planned", 0), d("messages", 0)}), func(raw bson.Raw) bool {
+		if p, err := decodePlan(raw); err != nil {
+			unread = append(unread, unreadable(raw, err))
+		} else {
+			docs = append(docs, p)
+		}
+		return true
+	})
 	return docs, unread, err
 }
 

@@ -67,6 +67,12 @@ func (s *Rules) List(ctx context.Context, tenant, after string, limit int) (rule
 		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(indexLiving).SetLimit(int64(limit)))
 }
 
+// Named is List of the rules of a tenant whose names begin so. Index: living.
+func (s *Rules) Named(ctx context.Context, tenant, prefix, after string, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
+	return s.read(ctx, "finding rules by name", bson.D{d("living", beginsWith(tenant, prefix, after))},
+		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(indexLiving).SetLimit(int64(limit)))
+}
+
 // LongActive finds rules of which a run was started before the given time and is not known
 // to have ended, by their ids, after the given one. It looks at every rule, so it is for
 // now and then. unread are documents that this release cannot read. Index: _id.

@@ -29,7 +29,7 @@ func TestPromisesAreKeptWhateverGoesWrong(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(300)
 	if testing.Short() {
-		seeds = 10
+		seeds = 4
 	}
 	from := number(t, "MSCHEDULER_SIM_SEED", 1)
 	if os.Getenv("MSCHEDULER_SIM_SEED") != "" {

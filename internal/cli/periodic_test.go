@@ -58,6 +58,9 @@ func TestRulesAreAppliedListedShownAndDeleted(t *testing.T) {
 	require.Regexp(t, `(?m)^nightly +0 30 2 \* \* \* +America/New_York +report +never enabled +- +- +0 +0$`, r.stdout)
 	require.Regexp(t, `(?m)^acme/every hour +0 0 \* \* \* \* +UTC +exec +enabled +20`, r.stdout)
 	require.NotContains(t, s.ok("periodic", "list", "--tenant", "acme").stdout, "nightly")
+	require.Contains(t, s.ok("periodic", "list", "--name", "night").stdout, "nightly")
+	require.NotContains(t, s.ok("periodic", "list", "--name", "nightx").stdout, "nightly")
+	require.NotContains(t, s.ok("periodic", "list", "--name", "night", "--tenant", "acme").stdout, "nightly")
 
 	// What list writes can be applied, and changes nothing.
 	again := s.file(s.ok("periodic", "list", "-o", "yaml").stdout)

@@ -16,11 +16,18 @@ import (
 )
 
 func (r *rulesCommand) list() *cobra.Command {
-	return &cobra.Command{
+	name := ""
+	cmd := &cobra.Command{
 		Use: "list", Short: "List the rules", Args: noArgs,
-		Long: "List the rules, sorted by tenant and name. -o yaml prints a file for `periodic apply`. If this\nrelease cannot read a rule, the command names it and exits with code 1.",
+		Long: "List the rules, sorted by tenant and name. -o yaml prints a file for `periodic apply`. If this\nrelease cannot read a rule, the command names it and exits with code 1. With --name and no --tenant,\nthe rules without a tenant are searched.",
 		RunE: r.onDatabase(func(ctx context.Context, d *connection, _ []string) error {
-			rules, unread, err := d.all(ctx, r.tenant)
+			find := d.all
+			if name != "" {
+				find = func(ctx context.Context, tenant string) ([]*schedule.Rule, unread, error) {
+					return d.named(ctx, tenant, name)
+				}
+			}
+			rules, unread, err := find(ctx, r.tenant)
 			if err != nil {
 				return err
 			}
@@ -29,6 +36,31 @@ func (r *rulesCommand) list() *cobra.Command {
 			}
 			return unread.after(err)
 		}),
+	}
+	cmd.Flags().StringVar(&name, "name", "", "only rules whose name begins so")
+	return cmd
+}
+
+// named reads all rules of a tenant ("" = those without one) whose names begin so, and names those that cannot be
+// read.
+func (d *connection) named(ctx context.Context, tenant, prefix string) (rules []*schedule.Rule, broken unread, err error) {
+	broken = unread{}
+	const size = 1000
+	for after := ""; ; {
+		page, some, err := d.store.Rules.Named(ctx, tenant, prefix, after, size)
+		if err != nil {
+			return nil, nil, err
+		}
+		rules = append(rules, page...)
+		for _, u := range some {
+			broken[u.Living], after = u.Err, max(after, u.Living)
+		}
+		if len(page)+len(some) < size {
+			return rules, broken, nil
+		}
+		if n := len(page); n > 0 {
+			after = max(after, page[n-1].Living)
+		}
 	}
 }
 

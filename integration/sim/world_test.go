@@ -129,6 +129,7 @@ func (w *world) play(trouble func(w *world)) (err error) {
 			return err
 		}
 	}
+	time.Sleep(2 * time.Second) // all have read the database's clock, and so will notice when it is set
 	w.healed.Store(false)
 	var asking sync.WaitGroup
 	for n, p := range w.living() {

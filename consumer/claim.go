@@ -93,7 +93,7 @@ func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome) {
 	c.apart.Go(func() {
 		defer close(tried)
 		defer release()
-		apart := claim.Outcome{ExecID: out.ExecID, Grants: out.Grants, MayArrive: out.MayArrive}
+		apart := claim.Outcome{ExecID: out.ExecID, Stamp: out.Stamp, Grants: out.Grants, MayArrive: out.MayArrive}
 		if c.claimer.Write(ctx, out.Held, store.Patience, &apart) != nil {
 			return // they may have been won: the sweeper finds out
 		}
@@ -140,7 +140,7 @@ func (c *Consumer) hold(out *claim.Outcome) {
 			task: t, execID: out.ExecID, index: i, attempt: w.Attempt,
 			h: h, eff: eff, dueAt: won.Before.DueAt, permits: grant.Permits,
 			from: grant.From, until: grant.Until,
-			lease: lease.New(t, out.ExecID, eff, out.Sent),
+			lease: lease.New(t, out.ExecID, eff, out.Stamp),
 		}
 		event := Event{Kind: workerevent.Claimed}
 		if won.Lapsed != "" {

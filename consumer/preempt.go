@@ -22,7 +22,7 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed in
 	defer release()
 	// First the tasks that this worker runs itself. Those that it leaves wake other workers,
 	// which would look at the same lapsed tasks.
-	took, err := c.takeOver(ctx, l.TakeOvers, execID)
+	took, err := c.takeOver(ctx, &l, execID)
 	if err != nil {
 		return 0, l.Left, err
 	}
@@ -67,8 +67,8 @@ func (c *Consumer) leave(ctx context.Context, leaves []store.Write) (changed int
 
 // takeOver writes the takeovers and starts what was won. It says how much has changed since it
 // was found.
-func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID string) (changed int, err error) {
-	out, err := c.claimer.TakeOver(ctx, writes, execID)
+func (c *Consumer) takeOver(ctx context.Context, l *claim.Lapses, execID string) (changed int, err error) {
+	out, err := c.claimer.TakeOver(ctx, l, execID)
 	c.stats.takeovers.Add(int64(len(out.Won)))
 	c.hold(&out)
 	return len(out.Won) + out.Lost, err

@@ -231,7 +231,8 @@ func (p *passes) takeFollows() []*following {
 // writeFollows writes ends together with the claims of what follows them.
 func (c *Consumer) writeFollows(batch []*following) {
 	defer c.passes.send()
-	now := c.store.Clock.Now()
+	stamp := c.store.Clock.Stamp()
+	now := stamp.Now
 	var both []*following
 	var follows []store.Follow
 	for _, f := range batch {
@@ -256,7 +257,6 @@ func (c *Consumer) writeFollows(batch []*following) {
 	if len(both) == 0 {
 		return
 	}
-	sent := c.store.Clock.Stamped()
 	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
 	written, err := c.store.Tasks.Follow(store.For(ctx, store.Ending), follows, finish.Search)
 	cancel()
@@ -264,7 +264,7 @@ func (c *Consumer) writeFollows(batch []*following) {
 	c.store.Measure.EndBatch.Observe(len(follows))
 	c.lapses.Hint()
 	if err != nil {
-		c.followsUnknown(both, sent, err)
+		c.followsUnknown(both, stamp, err)
 		return
 	}
 	ends, writes, results := make([]*finish.End, len(both)), make([]store.Write, len(both)), make([]store.Written, len(both))
@@ -277,7 +277,7 @@ func (c *Consumer) writeFollows(batch []*following) {
 			c.heldFollow(f)
 			continue
 		}
-		c.settleFollow(f, written[i].Claimed, sent)
+		c.settleFollow(f, written[i].Claimed, stamp)
 	}
 	for _, e := range again {
 		c.ends.Put(e)
@@ -301,7 +301,7 @@ func (c *Consumer) heldFollow(f *following) {
 
 // followsUnknown is for a command whose answer was lost: the ends are repeated, and the claims
 // asked for.
-func (c *Consumer) followsUnknown(both []*following, sent clock.Instant, err error) {
+func (c *Consumer) followsUnknown(both []*following, stamp store.Stamp, err error) {
 	for _, f := range both {
 		c.ends.Put(f.e)
 	}
@@ -315,12 +315,12 @@ func (c *Consumer) followsUnknown(both []*following, sent clock.Instant, err err
 			c.settleSuccessor(f.x, unknowable)
 			continue
 		}
-		c.settleFollow(f, claimed[0], sent)
+		c.settleFollow(f, claimed[0], stamp)
 	}
 }
 
 // settleFollow begins what follows if its claim was won.
-func (c *Consumer) settleFollow(f *following, claimed store.Written, sent clock.Instant) {
+func (c *Consumer) settleFollow(f *following, claimed store.Written, stamp store.Stamp) {
 	x := f.x
 	c.stats.attempted.Add(1)
 	switch {
@@ -328,7 +328,7 @@ func (c *Consumer) settleFollow(f *following, claimed store.Written, sent clock.
 		c.stats.won.Add(1)
 		c.store.Measure.Claimed(1, 1)
 		grants := map[*model.Task]limits.Grant{f.s.task: {Permits: []lifecycle.Permit{f.s.permit}}}
-		c.hold(&claim.Outcome{ExecID: f.s.execID, Sent: sent, Won: []store.Write{f.claim}, Grants: grants})
+		c.hold(&claim.Outcome{ExecID: f.s.execID, Stamp: stamp, Won: []store.Write{f.claim}, Grants: grants})
 		c.settleSuccessor(x, taken)
 		return
 	case claimed.Held:

@@ -38,7 +38,7 @@ func (c *Consumer) traceClaim(out *claim.Outcome, xs []*execution) {
 		attribute.String("mscheduler.exec_id", out.ExecID))
 	ctx, span := c.tracer.Start(context.Background(), tracing.Name("claim", typ),
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...), trace.WithLinks(tracing.Links(tasks)...),
-		trace.WithTimestamp(c.cfg.Clock.Now().Add(-out.Sent.SinceMonotonic(c.cfg.Clock))))
+		trace.WithTimestamp(c.cfg.Clock.Now().Add(-out.Stamp.At.SinceMonotonic(c.cfg.Clock))))
 	span.End()
 	for _, x := range xs {
 		x.claim = trace.SpanContextFromContext(ctx)

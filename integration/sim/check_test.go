@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -62,12 +63,12 @@ func (w *world) read() (f *found, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for id := range w.flows {
-		if f.flows[id], err = st.Flows.Get(ctx, id); err != nil {
+		if f.flows[id], err = st.Flows.Get(ctx, id); err != nil && !errors.Is(err, store.ErrNoFlow) {
 			return nil, err
 		}
 	}
 	for id := range w.plans {
-		if f.plans[id], err = st.Plans.Get(ctx, id); err != nil {
+		if f.plans[id], err = st.Plans.Get(ctx, id); err != nil && !errors.Is(err, store.ErrNoPlan) {
 			return nil, err
 		}
 	}
@@ -127,11 +128,17 @@ func (w *world) waits(f *found) string {
 		}
 	}
 	for id, doc := range f.flows {
+		if doc == nil {
+			return "the flow " + id + " is lost"
+		}
 		if doc.Status != graph.StatusFinish {
 			return "the flow " + id + " is " + string(doc.Status)
 		}
 	}
 	for id, doc := range f.plans {
+		if doc == nil {
+			return "the plan " + id + " is lost"
+		}
 		if doc.Status != repeat.StatusFinish {
 			return "the plan " + id + " is " + string(doc.Status)
 		}
@@ -260,7 +267,10 @@ func (w *world) checkFlows(f *found) {
 		}
 	}
 	after := map[string][]string{"a": nil, "b": {"a"}, "c": {"a"}, "d": {"b", "c"}}
-	for id := range f.flows {
+	for id, doc := range f.flows {
+		if doc == nil {
+			continue // see waits
+		}
 		for name, parents := range after {
 			t := nodes[id][name]
 			if t == nil {
@@ -268,7 +278,7 @@ func (w *world) checkFlows(f *found) {
 				continue
 			}
 			for _, parent := range parents {
-				if p := nodes[id][parent]; p != nil && slices.ContainsFunc(w.ran[t.ID], func(x *execution) bool { return x.began.Before(w.firstEnd(p.ID)) }) {
+				if p := nodes[id][parent]; p != nil && slices.ContainsFunc(w.ran[t.ID], func(x *execution) bool { return x.began.Before(w.end(p)) }) {
 					w.violated("the node %s of the flow %s began before %s had ended", name, id, parent)
 				}
 			}
@@ -276,23 +286,35 @@ func (w *world) checkFlows(f *found) {
 	}
 }
 
-// firstEnd is when the first execution of a task ended.
-func (w *world) firstEnd(task string) (first time.Time) {
-	for _, x := range w.ran[task] {
-		if !x.ended.IsZero() && (first.IsZero() || x.ended.Before(first)) {
-			first = x.ended
+// end is when the execution ended that ended the task: the one of its result, or the last one; zero = nobody knows.
+func (w *world) end(t *model.Task) (at time.Time) {
+	result, _ := t.Result.StringValueOK()
+	for _, x := range w.ran[t.ID] {
+		switch {
+		case t.Status.Succeeded() && x.name != result, x.ended.Before(at):
+		default:
+			at = x.ended
 		}
 	}
-	return first
+	return at
 }
 
-// checkPlans: each step of a plan was done once, one after the other.
+// checkPlans: each step of a plan was done once, and none began before the one before it had ended.
 func (w *world) checkPlans(f *found) {
 	for id, doc := range f.plans {
-		done := int64(0)
+		if doc == nil {
+			continue // see waits
+		}
+		done, steps := int64(0), map[int64]*model.Task{}
 		for _, t := range f.tasks {
 			if t.Type == step && t.Origin.ID == id && t.Status.Succeeded() {
 				done++
+				steps[t.Origin.Step] = t
+			}
+		}
+		for n, t := range steps {
+			if last := steps[n-1]; last != nil && slices.ContainsFunc(w.ran[t.ID], func(x *execution) bool { return x.began.Before(w.end(last)) }) {
+				w.violated("step %d of the plan %s began before the one before it had ended", n, id)
 			}
 		}
 		if doc.RealRepet != 3 || done != 3 {

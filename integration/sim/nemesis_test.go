@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// nemesis lets go wrong, for a while, what can go wrong. Either processes are killed and started, or the
+// nemesis causes faults, one after the other. Either processes are killed and started, or the
 // database's clock is set: a process that starts within half a minute after that does not know of it, and
 // takes over what others run (docs/operations.md).
 func nemesis(w *world) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ type process struct {
 	w     *world
 	name  string
 	clock *machine
+	draw  *chance
 
 	clients *pipes
 	proxy   *proxy.Proxy
@@ -43,8 +45,10 @@ type process struct {
 
 // launch starts a process.
 func (w *world) launch(name string) (p *process, err error) {
-	p = &process{w: w, name: name, clients: newPipes()}
-	p.clock = newMachine(float64(w.draw.between(-500, 500))*1e-6, w.draw.between(-time.Hour, time.Hour))
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(name)) // it never fails
+	p = &process{w: w, name: name, clients: newPipes(), draw: newChance(w.seed, hash.Sum64())}
+	p.clock = newMachine(float64(p.draw.between(-500, 500))*1e-6, p.draw.between(-time.Hour, time.Hour))
 	p.proxy = proxy.Between(p.clients, w.db.dial)
 	p.proxy.Fates(p.fate)
 	if p.client, err = connect(p.clients); err != nil {
@@ -64,7 +68,7 @@ func (w *world) launch(name string) (p *process, err error) {
 		return nil, err
 	}
 	c, err := consumer.New(consumer.Config{
-		Database: db, WorkerID: name, Concurrency: 4, ShutdownTimeout: -1, PollInterval: 5 * time.Second, NoStream: w.draw.of(0.2), Clock: p.clock,
+		Database: db, WorkerID: name, Concurrency: 4, ShutdownTimeout: -1, PollInterval: 5 * time.Second, NoStream: p.draw.of(0.2), Clock: p.clock,
 	})
 	if err != nil {
 		return nil, err
@@ -97,19 +101,19 @@ func connect(d *pipes) (*mongo.Client, error) {
 // fate is what the network does with a command of this process.
 func (p *process) fate(string) (f proxy.Fate) {
 	if until := time.Until(time.Unix(0, p.silent.Load())); until > 0 { // it arrives, and is answered, later
-		f.Before, f.After = until, p.w.draw.between(0, time.Second)
+		f.Before, f.After = until, p.draw.between(0, time.Second)
 		return f
 	}
 	if p.w.healed.Load() {
 		return f
 	}
 	switch {
-	case p.w.draw.of(0.01):
+	case p.draw.of(0.01):
 		f.Do = proxy.CutBefore
-	case p.w.draw.of(0.01):
+	case p.draw.of(0.01):
 		f.Do = proxy.CutAfter
 	}
-	f.Before, f.After = p.w.draw.seldomLong(3*time.Second), p.w.draw.seldomLong(3*time.Second)
+	f.Before, f.After = p.draw.seldomLong(3*time.Second), p.draw.seldomLong(3*time.Second)
 	return f
 }
 
@@ -149,7 +153,7 @@ func (p *process) sure(what string, ask func(ctx context.Context) error) bool {
 			return true
 		}
 		p.w.note(p.name, "%s: %v", what, shortly(err))
-		time.Sleep(p.w.draw.between(0, 2*time.Second))
+		time.Sleep(p.draw.between(0, 2*time.Second))
 	}
 }
 
@@ -164,9 +168,9 @@ func shortly(err error) string {
 // handle is the handler of every type: it takes its time, fails at times, and at times hears of no cancel.
 func (p *process) handle(ctx context.Context, e *consumer.Execution) (string, error) {
 	x := p.w.begins(p, ctx, e)
-	takes := p.w.draw.between(0, 3*time.Second)
-	if deaf := p.w.draw.of(0.1); deaf {
-		time.Sleep(takes + p.w.draw.between(0, 10*time.Second))
+	takes := p.draw.between(0, 3*time.Second)
+	if deaf := p.draw.of(0.1); deaf {
+		time.Sleep(takes + p.draw.between(0, 10*time.Second))
 	} else {
 		select {
 		case <-time.After(takes):
@@ -175,9 +179,9 @@ func (p *process) handle(ctx context.Context, e *consumer.Execution) (string, er
 	}
 	var err error
 	switch {
-	case ctx.Err() != nil && p.w.draw.of(0.5):
+	case ctx.Err() != nil && p.draw.of(0.5):
 		err = context.Cause(ctx)
-	case p.w.draw.of(0.1):
+	case p.draw.of(0.1):
 		err = fmt.Errorf("the %d. try fails", e.Attempt)
 	}
 	p.w.ends(x, err)

@@ -3,7 +3,9 @@ package sim
 import (
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,6 +71,8 @@ func TestADatabaseThatForgetsIsFoundOut(t *testing.T) {
 					})
 					time.Sleep(troubled - 25*time.Second)
 				})
+				lost := slices.ContainsFunc(w.violations(), func(s string) bool { return strings.HasSuffix(s, " is lost") })
+				require.Equal(t, forgets, lost, w)
 				require.Equal(t, forgets, len(w.violations()) > 0, w)
 			})
 		})

@@ -41,15 +41,14 @@ var types = []string{work, limited, ticked, node, step}
 
 // How long it takes, in virtual time.
 const (
-	troubled = 45 * time.Second // so long things go wrong
-	patience = 15 * time.Minute // so long afterwards everything must have ended
+	troubled = 45 * time.Second // of faults
+	patience = 15 * time.Minute // until everything must have ended, after that
 )
 
 // world is a deployment.
 type world struct {
 	history
 	seed   uint64
-	draw   *chance // of all but the nemesis
 	db     *database
 	healed atomic.Bool // nothing goes wrong any more
 
@@ -80,7 +79,7 @@ type execution struct {
 
 func newWorld(seed uint64, dir string) *world {
 	w := &world{
-		seed: seed, draw: newChance(seed, 1), db: &database{path: filepath.Join(dir, "db")},
+		seed: seed, db: &database{path: filepath.Join(dir, "db")},
 		running: map[*execution]bool{}, ran: map[string][]*execution{}, sent: map[string]bool{}, flows: map[string]bool{}, plans: map[string]bool{},
 	}
 	w.began = time.Now()
@@ -100,7 +99,7 @@ func simulate(t *testing.T, seed uint64, trouble func(w *world)) *world {
 // quickDir is a directory in memory, where there is one: nobody waits for a disk.
 func quickDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "mscheduler-sim-")
+	dir, err := os.MkdirTemp("/dev/shm", "mscheduler-sim-") //nolint:usetesting // t.TempDir is on a disk
 	if err != nil {
 		return t.TempDir()
 	}
@@ -203,13 +202,13 @@ func (w *world) living() []*process {
 // asks has a process hand over work.
 func (w *world) asks(p *process, n int) {
 	for i := range 6 {
-		time.Sleep(w.draw.between(0, troubled/8))
-		typ, key := []string{work, limited}[w.draw.below(2)], fmt.Sprintf("%d-%d", n, i)
+		time.Sleep(p.draw.between(0, troubled/8))
+		typ, key := []string{work, limited}[p.draw.below(2)], fmt.Sprintf("%d-%d", n, i)
 		o := briefly()
 		var sent producer.Sent
 		if p.sure(fmt.Sprintf("sends %s/%s", typ, key), func(ctx context.Context) (err error) {
 			sent, err = p.producer.SendJSON(ctx, typ, []byte(`{}`), producer.Key(key), producer.Lease(o.PingInterval, o.WorkerTimeout),
-				producer.Retry(*o.Retry), producer.MaxLapses(*o.MaxLapses), producer.In(w.draw.between(0, 5*time.Second)))
+				producer.Retry(*o.Retry), producer.MaxLapses(*o.MaxLapses), producer.In(p.draw.between(0, 5*time.Second)))
 			return err
 		}) {
 			w.mu.Lock()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -64,7 +63,7 @@ type Bid struct {
 type Outcome struct {
 	ExecID string // of the executions
 	Won    []store.Write
-	Sent   clock.Instant // of the time that the claims were stamped with, see [store.Clock.Stamped]: leases are trusted from then
+	Stamp  store.Stamp // of the claims: their leases count from it
 	// Held claims were not written, because they shared a command with a document that another
 	// client holds. They may be written again, and their grants stay with them.
 	Held []store.Write
@@ -91,7 +90,8 @@ func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
 	if err != nil {
 		return out, err
 	}
-	now := c.Store.Clock.Now() // after the starts were reserved
+	out.Stamp = c.Store.Clock.Stamp() // after the starts were reserved
+	now := out.Stamp.Now
 	by := lifecycle.Claimant{WorkerID: c.WorkerID, ExecID: b.ExecID, Only: c.Only, Pulled: c.Pulled}
 	d := question{by: by, terms: c.Terms, room: b.Room, limited: c.Gate.Limited, granted: out.Grants, now: now}.decide(tasks)
 	for t, retry := range d.refused {
@@ -197,7 +197,6 @@ func (c *Claimer) Repair(ctx context.Context, repairs []store.Write, search time
 // Write writes claims and adds what became of them to the outcome. An error means that they may
 // have been won.
 func (c *Claimer) Write(ctx context.Context, claims []store.Write, search time.Duration, out *Outcome) error {
-	out.Sent = c.Store.Clock.Stamped()
 	written, lost, err := c.write(ctx, claims, out.ExecID, search)
 	if err != nil {
 		return err

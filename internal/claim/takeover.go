@@ -18,13 +18,15 @@ type Lapses struct {
 	TakeOvers []store.Write // this worker becomes their execution
 	Leaves    []store.Write // given back or ended, so that a scan leaves nothing behind
 	Left      LeftAlone     // their owners may be well
+	Stamp     store.Stamp   // of the takeovers
 }
 
 // Judge decides about tasks with lapsed leases, of which it takes over as many as slots and room
 // allow. Limited tasks are claimed anew, when they have got a grant. Those that other clients hold
 // stay as they are until their next probe.
 func (c *Claimer) Judge(found []*model.Task, execID string, slots int, room Room, trust *Trust) (l Lapses) {
-	now, free := c.Store.Clock.Now(), rooms{of: room}
+	l.Stamp = c.Store.Clock.Stamp()
+	now, free := l.Stamp.Now, rooms{of: room}
 	by := lifecycle.Claimant{WorkerID: c.WorkerID, ExecID: execID, Only: c.Only, Pulled: c.Pulled}
 	for _, t := range found {
 		eff, applied := c.Terms(t)
@@ -76,8 +78,9 @@ func (c *Claimer) Leave(ctx context.Context, leaves []store.Write) (done []store
 // TakeOver writes takeovers: a few one by one with findOneAndUpdate, many as one batch whose
 // documents are read back. What was won is in the outcome as it is by then, since other workers of
 // the same task may have pinged. The outcome of an error is incomplete.
-func (c *Claimer) TakeOver(ctx context.Context, writes []store.Write, execID string) (out Outcome, err error) {
-	out.ExecID, out.Sent = execID, c.Store.Clock.Stamped()
+func (c *Claimer) TakeOver(ctx context.Context, l *Lapses, execID string) (out Outcome, err error) {
+	out.ExecID, out.Stamp = execID, l.Stamp
+	writes := l.TakeOvers
 	var written []store.Written
 	var current map[string]*model.Task
 	if len(writes) <= singly {

@@ -28,7 +28,8 @@ type Trust struct {
 	down     bool
 	answered bool
 	last     clock.Instant // of the answers
-	repeated int           // readings of the clock that were wanted because the ones before were slow
+	inexact  time.Duration // the error for which the clock was wanted again, and how often
+	repeated int
 	troubles clock.Marks   // how long the database may have been away until then
 	primary  string
 }
@@ -61,7 +62,7 @@ const (
 	shortestGap = 1500 * time.Millisecond
 	// unknown is how long the database may have been away without any evidence.
 	unknown = math.MaxInt64
-	// inexact is an error of the estimate that a quicker answer would make smaller, which is tried so often.
+	// inexact is an error of the estimate that a quicker answer would make smaller. That is tried a few times.
 	inexact     = 100 * time.Millisecond
 	maxRepeated = 3
 	// soon is the pause before the next question if the time is not known.
@@ -133,8 +134,11 @@ func (t *Trust) WantsClock() bool {
 	if t.down || t.wantsClock() {
 		return !t.down
 	}
-	if t.db.Error() <= inexact {
-		t.repeated = 0
+	err := t.db.Error()
+	if err <= inexact || err > t.inexact { // a quick reading, or one that is slower than those before
+		t.inexact, t.repeated = err, 0
+	}
+	if err <= inexact {
 		return false
 	}
 	t.repeated++

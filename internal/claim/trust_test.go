@@ -265,6 +265,8 @@ func TestASlowReadingOfTheClockIsRepeated(t *testing.T) {
 		require.True(t, w.WantsClock(), "leases are that much shorter")
 	}
 	require.False(t, w.WantsClock(), "a network that is always slow is not asked all the time")
+	w.err = 5 * time.Second
+	require.True(t, w.WantsClock(), "one was slower still")
 	w.err = 10 * time.Millisecond
 	require.False(t, w.WantsClock())
 	w.err = 2 * time.Second

@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -27,6 +28,7 @@ type Hold struct {
 	mu         sync.Mutex
 	proven     clock.Instant // before the last claim or ping that reached the store was sent
 	left       time.Duration // what that earned
+	behind     time.Duration // by how much less, at most, by the clocks of others, see [store.Stamp]
 	every      time.Duration // the ping interval: a change of it counts from the next ping
 	pinged     clock.Instant // when the last ping that was answered was sent
 	toDeadline bool          // the lease reaches to the deadline: no ping extends it further
@@ -34,12 +36,12 @@ type Hold struct {
 	asked      confirmation  // whether the lease holds, since it was last proven
 }
 
-// New returns the lease of a claim that was sent at the instant. task is the claimed task.
-func New(task *model.Task, execID string, eff *lifecycle.Effective, sent clock.Instant) *Hold {
+// New returns the lease of a claim with that stamp. task is the claimed task.
+func New(task *model.Task, execID string, eff *lifecycle.Effective, stamp store.Stamp) *Hold {
 	i, w := lifecycle.ExecutionOf(task, execID)
 	return &Hold{
 		task: task, execID: execID, index: i, length: eff.Lease, many: lifecycle.Wanted(task) > 1,
-		proven: sent, pinged: sent, every: eff.PingInterval, left: w.PingExpireTime.Sub(w.ClaimedAt),
+		proven: stamp.At, pinged: stamp.At, every: eff.PingInterval, left: w.PingExpireTime.Sub(w.ClaimedAt), behind: stamp.Behind,
 	}
 }
 
@@ -66,11 +68,14 @@ func (h *Hold) Trusted(c clock.Clock) time.Duration {
 	return h.left - margin - h.proven.Since(c)
 }
 
+// margin is the end of the lease that is not relied on: its share, and what the clocks of others may be ahead.
 func (h *Hold) margin() time.Duration {
 	if h.Bounded() {
 		return 0
 	}
-	return h.length / claim.MarginShare
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.length/claim.MarginShare + h.behind
 }
 
 // confirmation is the state of the question to the database whether a lease still holds that
@@ -147,9 +152,9 @@ func (h *Hold) Many() bool {
 	return h.many
 }
 
-// prove notes that a ping which was sent at the instant earned the lease.
-func (h *Hold) prove(sent clock.Instant, lease time.Duration, toDeadline bool) {
+// prove notes that a ping with that stamp earned the lease.
+func (h *Hold) prove(stamp store.Stamp, lease time.Duration, toDeadline bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.proven, h.pinged, h.left, h.toDeadline, h.asked = sent, sent, lease, toDeadline, unasked
+	h.proven, h.pinged, h.left, h.behind, h.toDeadline, h.asked = stamp.At, stamp.At, lease, stamp.Behind, toDeadline, unasked
 }

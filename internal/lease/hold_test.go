@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -18,6 +19,10 @@ func (m *machine) Now() time.Time           { return time.Unix(0, 0).Add(m.wall)
 func (m *machine) Monotonic() time.Duration { return m.mono }
 func (m *machine) pass(d time.Duration)     { m.wall, m.mono = m.wall+d, m.mono+d }
 
+func stamp(m *machine, behind time.Duration) store.Stamp {
+	return store.Stamp{Now: m.Now(), At: clock.Read(m), Behind: behind}
+}
+
 // held is a lease of ten seconds that was claimed just now; deadline zero = none.
 func held(m *machine, deadline time.Duration) *Hold {
 	now := m.Now()
@@ -25,7 +30,7 @@ func held(m *machine, deadline time.Duration) *Hold {
 	if deadline > 0 {
 		w.Deadline = now.Add(deadline)
 	}
-	return New(&model.Task{WorkerStates: []model.WorkerState{w}}, "x", &lifecycle.Effective{Lease: 10 * time.Second, PingInterval: 3 * time.Second}, clock.Read(m))
+	return New(&model.Task{WorkerStates: []model.WorkerState{w}}, "x", &lifecycle.Effective{Lease: 10 * time.Second, PingInterval: 3 * time.Second}, stamp(m, 0))
 }
 
 func TestALeaseIsTrustedForAllButATenthAndLongerWithEachPing(t *testing.T) {
@@ -35,16 +40,28 @@ func TestALeaseIsTrustedForAllButATenthAndLongerWithEachPing(t *testing.T) {
 	m.pass(4 * time.Second)
 	require.Equal(t, 5*time.Second, h.Trusted(m))
 	require.Negative(t, h.pingDue(m))
-	h.prove(clock.Read(m), 10*time.Second, false)
+	h.prove(stamp(m, 0), 10*time.Second, false)
 	require.Equal(t, 9*time.Second, h.Trusted(m))
 	require.Equal(t, 3*time.Second, h.pingDue(m))
+}
+
+// The database's time may be later than this process knows, and others may know.
+func TestALeaseIsTrustedForLessWhereTheClockIsInexactUnlessItEndsAtTheDeadline(t *testing.T) {
+	m := &machine{}
+	h := held(m, 0)
+	h.prove(stamp(m, 2*time.Second), 10*time.Second, false)
+	require.Equal(t, 7*time.Second, h.Trusted(m))
+	require.Equal(t, 3*time.Second, h.pingDue(m), "pings come as often as ever")
+	h = held(m, 20*time.Second)
+	h.prove(stamp(m, 2*time.Second), 20*time.Second, true)
+	require.Equal(t, 20*time.Second, h.Trusted(m), "the handler's own timer ends it")
 }
 
 func TestALeaseThatReachesToTheDeadlineHasNoMarginAndNeedsNoPing(t *testing.T) {
 	m := &machine{}
 	h := held(m, 20*time.Second)
 	require.False(t, h.Bounded())
-	h.prove(clock.Read(m), 20*time.Second, true)
+	h.prove(stamp(m, 0), 20*time.Second, true)
 	require.True(t, h.Bounded())
 	require.Equal(t, 20*time.Second, h.Trusted(m))
 	require.True(t, held(m, 10*time.Second).Bounded(), "from the claim on")
@@ -89,7 +106,7 @@ func TestALeaseThatHasEndedByTheWallClockAloneIsAskedForOnce(t *testing.T) {
 	h.confirmed()
 	require.Equal(t, answered, asked(h, m), "the database did not confirm it in time")
 
-	h.prove(clock.Read(m), 10*time.Second, false)
+	h.prove(stamp(m, 0), 10*time.Second, false)
 	require.Equal(t, 9*time.Second, h.Trusted(m))
 	m.wall += time.Hour
 	require.Equal(t, unasked, asked(h, m), "a later jump is another question")

@@ -152,12 +152,12 @@ func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
 			return false
 		}
 	}
-	sent, now := k.cfg.Store.Clock.Stamped(), k.cfg.Store.Clock.Now()
+	stamp := k.cfg.Store.Clock.Stamp()
 	pings := make([]store.Ping, len(batch))
 	byPing := make(map[[2]string]X, len(batch))
 	for i, x := range batch {
 		l := x.Lease()
-		pings[i] = store.Ping{ID: l.task.ID, ExecID: l.execID, Index: l.index, Many: l.Many(), Until: lifecycle.Lease(l.entry(), l.length, now)}
+		pings[i] = store.Ping{ID: l.task.ID, ExecID: l.execID, Index: l.index, Many: l.Many(), Until: lifecycle.Lease(l.entry(), l.length, stamp.Now)}
 		byPing[[2]string{l.task.ID, l.execID}] = x
 	}
 	unsure, err := k.cfg.Store.Tasks.Extend(call, pings, interval/4)
@@ -165,7 +165,7 @@ func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
 	prove := func(p *store.Ping) {
 		if x, kept := byPing[[2]string{p.ID, p.ExecID}]; kept && !p.Missed {
 			l := x.Lease()
-			l.prove(sent, p.Until.Sub(now), p.Until.Equal(l.entry().Deadline))
+			l.prove(stamp, p.Until.Sub(stamp.Now), p.Until.Equal(l.entry().Deadline))
 		}
 	}
 	for i := range pings { // answered pings count, whatever the results of the others
@@ -220,7 +220,7 @@ func (k *Keeper[X]) GuardLoop(ctx context.Context) {
 				continue
 			case asking:
 			}
-			next = min(next, rest) // then no clock says that it holds
+			next = min(next, rest) // then it has lapsed by both clocks
 		}
 		if len(doubtful) > 0 { // beside the others, whose margin ends meanwhile
 			k.beside.Go(func() { k.Confirm(ctx, doubtful) })
@@ -251,9 +251,9 @@ func (k *Keeper[X]) Confirm(ctx context.Context, doubtful []X) {
 	if len(bounded) > 0 {
 		err := k.cfg.Store.ReadClock(ctx)
 		k.cfg.Health.Report(err)
-		if at, now := k.cfg.Store.Clock.Stamped(), k.cfg.Store.Clock.Now(); err == nil {
+		if stamp := k.cfg.Store.Clock.Stamp(); err == nil {
 			for _, l := range bounded {
-				l.prove(at, l.entry().Deadline.Sub(now), true)
+				l.prove(stamp, l.entry().Deadline.Sub(stamp.Now), true)
 			}
 		}
 	}

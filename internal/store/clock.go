@@ -16,8 +16,7 @@ import (
 // rates, which differ by a few milliseconds in the half minute between readings):
 // a reading is taken as the time at which its answer arrived, although the server
 // looked at its clock before that. So nothing starts early and no lease is taken early;
-// the price is that leases are shorter by at most a round trip, which the lease margin
-// covers.
+// the price is that leases are shorter by at most a round trip, see [Stamp].
 //
 // A reading says that the time is between what the server said and a round trip after that,
 // and so does the estimate. What both allow is the new estimate: one slow answer among quick
@@ -59,9 +58,24 @@ func (c *Clock) Error() time.Duration {
 	return c.err
 }
 
-// Stamped is the earliest instant at which the database's time may have been what [Clock.Now] says now. What is
-// stored by that time, such as the end of a lease, counts from then: the estimates of others may lag less.
-func (c *Clock) Stamped() clock.Instant { return clock.Read(c.local).Before(c.Error()) }
+// Stamp is a time to store, such as that from which a lease counts.
+type Stamp struct {
+	Now    time.Time     // the database's time, as [Clock.Now] estimates it
+	Behind time.Duration // by how much that may lag: the estimates of others may not
+	At     clock.Instant // when it was taken
+}
+
+// Stamp returns the time to store now.
+func (c *Clock) Stamp() Stamp {
+	at := clock.Read(c.local) // what comes between counts as passed
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := Stamp{Behind: c.err, At: at}
+	if c.read {
+		s.Now = c.now().Truncate(time.Millisecond)
+	}
+	return s
+}
 
 // Age is how long ago the last reading was, by the clock that says more; a reading
 // that a sleep of the machine or a jump of its wall clock has made doubtful is old.

@@ -45,14 +45,17 @@ func TestTheClockNeverRunsAheadOfTheDatabase(t *testing.T) {
 	require.Equal(t, noon.Add(20*time.Second+5*time.Millisecond), c.Now())
 }
 
-// A lease that is stored now ends by the clocks of others as if it had been stored so much earlier.
-func TestWhatIsStoredCountsFromTheEarliestInstantOfItsTime(t *testing.T) {
+func TestAStampSaysByHowMuchItMayLag(t *testing.T) {
 	m := &machine{wall: noon}
 	c := newClock(m)
+	require.True(t, c.Stamp().Now.IsZero())
 	reading(m, c, noon, 2*time.Second)
 	m.pass(time.Second)
-	require.Equal(t, 2*time.Second, c.Error())
-	require.Equal(t, 2*time.Second, c.Stamped().Since(m))
+	s := c.Stamp()
+	require.Equal(t, c.Now(), s.Now)
+	require.Equal(t, 2*time.Second, s.Behind)
+	m.pass(time.Second)
+	require.Equal(t, time.Second, s.At.Since(m))
 }
 
 func TestAJumpOfTheWallClockDoesNotMoveTheEstimateButMakesItOld(t *testing.T) {

@@ -264,8 +264,7 @@ func findPermits(ctx context.Context, permits *mongo.Collection, filter bson.D, 
 }
 
 // Free gives permits back. Each names its execution, so that one that somebody else
-// has by now stays. They are deleted one by one in one command: unlike a delete of many
-// that is repeated when the answer is lost. Index: _id.
+// has by now stays. Index: _id.
 func (s *Permits) Free(ctx context.Context, permits []lifecycle.Permit) error {
 	_, err := bulk(ctx, s.core, s.permits, "releasing permit", permits, func(p *lifecycle.Permit) change {
 		return change{id: p.Name, guard: ownPermit(p)}

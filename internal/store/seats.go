@@ -177,8 +177,7 @@ func (s *Seats) take(ctx context.Context, holder string, names ...string) (bool,
 	return err == nil, explain(err, "taking the seat "+strings.Join(names, " and "))
 }
 
-// free deletes them one by one: unlike one delete of many, that is retried when
-// the answer is lost.
+// free gives seats back, unless somebody else has them by now.
 func (s *Seats) free(ctx context.Context, holder string, names []string) error {
 	_, err := bulk(ctx, s.core, s.seats, "releasing seat", names, func(name *string) change {
 		return change{id: *name, guard: bson.D{d("holder", holder)}}

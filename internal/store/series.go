@@ -29,7 +29,7 @@ type SeriesSlot struct {
 }
 
 // recordTime bounds a record: what its caller does next must not wait long, and a stop neither.
-const recordTime = 5 * time.Second
+const recordTime = 2 * time.Second
 
 // Record adds to the series what this process has counted in the minute that is over. It costs nothing until then,
 // nor where nothing was counted, and no more where much of a process calls it. A last record adds at once what
@@ -44,14 +44,19 @@ func (s *Series) Record(ctx context.Context, last bool) (left bool) {
 		return false
 	}
 	s.Measure.Record(now, last, func(added []measure.Added) []measure.Added {
-		ctx, cancel := context.WithTimeout(Outside(ctx), recordTime)
+		if ctx.Err() != nil && !last {
+			left = true
+			return added
+		}
+		// What is cut off may have been written, so it would be lost for the series. A record is short.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(Outside(ctx)), recordTime)
 		defer cancel()
 		again, err := s.add(ctx, added)
 		if len(again) > 0 && len(again) < len(added) { // others made those slots at the same moment
 			again, err = s.add(ctx, again)
 		}
 		left = len(again) > 0
-		if err = explain(err, "adding to the series"); err != nil && !left && !errors.Is(err, context.Canceled) {
+		if err = explain(err, "adding to the series"); err != nil && !left {
 			s.log.Warn().Err(err).Msg("could not add to the series; charts may lack what this process did in a minute")
 		}
 		return again

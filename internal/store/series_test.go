@@ -192,3 +192,17 @@ func TestAWriteWhoseAnswerWasLostCountsOnce(t *testing.T) {
 		})
 	}
 }
+
+// A round of an engine is cut off when another engine of the process joins it.
+func TestARecordThatIsCutOffLosesNothing(t *testing.T) {
+	db := testdb.New(t)
+	s := process(t, testdb.URI(t), db.Name())
+	s.Series.Record(t.Context(), false)
+	s.Measure.Types.Of("mail").Ended.Of(measure.Success).Add(7)
+	minutePasses(s)
+	cut, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.True(t, s.Series.Record(cut, false))
+	require.False(t, s.Series.Record(t.Context(), true))
+	require.Equal(t, inAll(map[string]int64{"success": 7}), total(t, s, "mail"))
+}

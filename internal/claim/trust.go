@@ -30,7 +30,7 @@ type Trust struct {
 	last     clock.Instant // of the answers
 	inexact  time.Duration // the error for which the clock was wanted again, and how often
 	repeated int
-	troubles clock.Marks   // how long the database may have been away until then
+	troubles clock.Marks // how long the database may have been away until then
 	primary  string
 }
 

@@ -117,8 +117,8 @@ func (s *API) listFlows(ctx context.Context, in *struct {
 	unread := unreadables{}
 	if in.Key != "" {
 		docs, next, err := begun(tenant, "key", in.Token, "flow", in.Limit, unread, func(after string, limit int) ([]*graph.Flow, []store.Unreadable, error) {
-			return s.store.Flows.Named(ctx, f, in.Key, after, limit)
-		}, func(doc *graph.Flow) string { return doc.ID })
+			return s.store.Flows.Named(ctx, tenant, in.Key, after, limit)
+		}, func(doc *graph.Flow) string { return doc.ID }, func(doc *graph.Flow) bool { return f.Status == "" || doc.Status == f.Status })
 		return answerFlows(docs, unread, next, err)
 	}
 	span, err := spanOf(in.Page, in.Sort == "updated_at")

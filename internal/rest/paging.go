@@ -146,8 +146,9 @@ func readable[T any](span store.Span, kind string, unread unreadables, read func
 	}
 }
 
-// begun reads a page of the things of a tenant whose names begin so: sorted by id, so the page begins behind one.
-func begun[T any](tenant, field, token, kind string, limit int, unread unreadables, read func(after string, limit int) ([]T, []store.Unreadable, error), id func(T) string) (page []T, next string, err error) {
+// begun reads a page of the things of a tenant whose names begin so: sorted by id, so the page begins behind one. Of what
+// it reads, the page has what is wanted, and so may be short.
+func begun[T any](tenant, field, token, kind string, limit int, unread unreadables, read func(after string, limit int) ([]T, []store.Unreadable, error), id func(T) string, wanted func(T) bool) (page []T, next string, err error) {
 	if tenant == "" {
 		return nil, "", input.Invalid("query."+field, "requires tenant; - for what has none")
 	}
@@ -162,5 +163,5 @@ func begun[T any](tenant, field, token, kind string, limit int, unread unreadabl
 	if err == nil && len(page) == limit {
 		next = place{id: id(page[len(page)-1])}.token()
 	}
-	return page, next, err
+	return slices.DeleteFunc(page, func(x T) bool { return !wanted(x) }), next, err
 }

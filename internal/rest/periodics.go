@@ -113,7 +113,7 @@ func (s *API) listRules(ctx context.Context, in *struct {
 		unread := unreadables{}
 		rules, next, err := begun(tenant, "name", in.Token, "rule", in.Limit, unread, func(after string, limit int) ([]*schedule.Rule, []store.Unreadable, error) {
 			return s.store.Rules.Named(ctx, tenant, in.Name, after, limit)
-		}, func(r *schedule.Rule) string { return r.Living })
+		}, func(r *schedule.Rule) string { return r.Living }, func(*schedule.Rule) bool { return true })
 		if err != nil {
 			return nil, err
 		}

@@ -172,13 +172,10 @@ func (s *Flows) List(ctx context.Context, f FlowFilter, span Span) (docs []*grap
 	return s.list(ctx, filter, span)
 }
 
-// Named reads flows whose key begins so, ordered by it, after the given id, without their graphs and plans. The filter
-// names the tenant. unread are documents that this release cannot read. Index: _id.
-func (s *Flows) Named(ctx context.Context, f FlowFilter, prefix, after string, limit int) (docs []*graph.Flow, unread []Unreadable, err error) {
-	filter := bson.D{d("_id", beginsWith(f.Tenant, prefix, after)), d("kind", absent)}
-	if f.Status != "" {
-		filter = append(filter, d("status", f.Status))
-	}
+// Named reads flows of a tenant whose key begins so, ordered by it, after the given id, without their graphs and plans.
+// unread are documents that this release cannot read. Index: _id.
+func (s *Flows) Named(ctx context.Context, tenant, prefix, after string, limit int) (docs []*graph.Flow, unread []Unreadable, err error) {
+	filter := bson.D{d("_id", beginsWith(tenant, prefix, after)), d("kind", absent)}
 	return s.read(ctx, "finding flows by key", filter, options.Find().SetSort(bson.D{d("_id", 1)}).SetHint("_id_").SetLimit(int64(limit)).SetProjection(bson.D{d("nodes", 0), d("planned", 0)}))
 }
 

@@ -170,11 +170,12 @@ func (s *Plans) List(ctx context.Context, f PlanFilter, span Span) (docs []*repe
 	return s.list(ctx, coll, f, span.where("updated_at", byTenant(filter, f.Tenant)), span.options("updated_at", indexState))
 }
 
-// Named is List of plans whose plan_id begins so, ordered by it, after the given id. The filter names the tenant.
-// Index: _id of both collections.
-func (s *Plans) Named(ctx context.Context, f PlanFilter, prefix, after string, limit int) (docs []*repeat.Plan, unread []Unreadable, err error) {
-	filter, coll := s.indexed(f)
-	return s.list(ctx, coll, f, append(filter, d("_id", beginsWith(f.Tenant, prefix, after))), options.Find().SetHint("_id_").SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
+// Named is List of the plans of a tenant whose plan_id begins so, ordered by it, after the given id: those in the
+// collection plans, or those that are over. Index: _id of both collections.
+func (s *Plans) Named(ctx context.Context, tenant string, over bool, prefix, after string, limit int) (docs []*repeat.Plan, unread []Unreadable, err error) {
+	f := PlanFilter{Over: over}
+	_, coll := s.indexed(f)
+	return s.list(ctx, coll, f, bson.D{d("_id", beginsWith(tenant, prefix, after))}, options.Find().SetHint("_id_").SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
 }
 
 func (s *Plans) list(ctx context.Context, coll *mongo.Collection, f PlanFilter, filter bson.D, o *options.FindOptionsBuilder) (docs []*repeat.Plan, unread []Unreadable, err error) {

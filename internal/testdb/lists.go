@@ -24,14 +24,16 @@ var Lists = map[string][]string{
 	"list-lives": {"tasks/t5/mail/k0000005/lives"},
 	"list-flows": {
 		"flows", "flows?sort=updated_at", "flows?status=RUNNING", "flows?tenant=t5", "flows?tenant=rare", "flows?tenant=nobody&sort=updated_at", "flows?tenant=nobody&status=FINISH",
+		"flows?tenant=t5&key=k00", "flows?tenant=t5&key=k&status=PENDING",
 	},
 	"list-nodes-of-flow": {"flows/t5/k0000005/nodes"},
 	"list-plans": {
 		"plans", "plans?sort=updated_at", "plans?over=true", "plans?status=ERROR", "plans?tenant=t5", "plans?tenant=rare", "plans?station=nobody",
 		"plans?tenant=nobody&over=true", "plans?tenant=nobody&status=FINISH&sort=updated_at",
+		"plans?tenant=t5&plan_id=k00", "plans?tenant=t5&plan_id=k&status=CANCELLED", "plans?tenant=t5&plan_id=past&over=true&station=nobody",
 	},
-	"list-results":   {"plans/t5/k0000005/results"},
-	"list-periodics": {"periodics", "periodics?tenant=t5", "periodics?tenant=nobody"},
+	"list-results":   {"plans/t5/k0000005/results", "plans/t5/k0000005/results?sort=-at"},
+	"list-periodics": {"periodics", "periodics?tenant=t5", "periodics?tenant=nobody", "periodics?tenant=t5&name=k00"},
 	"list-runs": {
 		"runs", "runs?sort=nominal", "runs?status=SUCCESS", "runs?status=RUNNING", "runs?tenant=t5", "runs?tenant=rare", "runs?tenant=nobody&sort=nominal",
 		"runs?rule_id=r0000005", "runs?rule_id=r0000005&tenant=nobody", "runs?from=2026-01-02T00:00:00Z&to=2026-01-03T00:00:00Z", "runs?status=WAITING_CALLBACK&tenant=nobody",

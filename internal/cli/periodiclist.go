@@ -37,7 +37,7 @@ func (r *rulesCommand) list() *cobra.Command {
 			return unread.after(err)
 		}),
 	}
-	cmd.Flags().StringVar(&name, "name", "", "only rules whose name begins so")
+	cmd.Flags().StringVar(&name, "name", "", "only rules whose name begins with this text")
 	return cmd
 }
 

@@ -105,7 +105,7 @@ func (s *API) readFlow(ctx context.Context, name flowName) (*graph.Flow, error) 
 func (s *API) listFlows(ctx context.Context, in *struct {
 	Tenant string `query:"tenant" doc:"tenant; - for flows without one"`
 	Status string `query:"status" enum:"RUNNING,PENDING,FINISH"`
-	Key    string `query:"key" maxLength:"400" doc:"flows of the tenant whose key begins so, sorted by it; needs tenant"`
+	Key    string `query:"key" maxLength:"400" doc:"flows of the tenant whose key begins with this text, sorted by it; needs tenant"`
 	Sort   string `query:"sort" enum:"-updated_at,updated_at" default:"-updated_at" doc:"by the last change: - = the last one first"`
 	Page
 }) (*flowList, error) {

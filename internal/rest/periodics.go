@@ -102,7 +102,7 @@ func (s *API) addPeriodics() {
 
 func (s *API) listRules(ctx context.Context, in *struct {
 	Tenant string `query:"tenant" doc:"tenant; - for rules without one"`
-	Name   string `query:"name" maxLength:"400" doc:"rules of the tenant whose name begins so; needs tenant"`
+	Name   string `query:"name" maxLength:"400" doc:"rules of the tenant whose name begins with this text; needs tenant"`
 	Page
 }) (*ruleList, error) {
 	tenant, err := tenantIn(ctx, "tenant", in.Tenant)

@@ -82,7 +82,7 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 	Station string        `query:"station" doc:"type of the steps' tasks"`
 	Status  repeat.Status `query:"status" enum:"RUNNING,ERROR,FINISH,CANCELLED"`
 	Over    bool          `query:"over" doc:"the plans that are over, in place of the others"`
-	PlanID  string        `query:"plan_id" maxLength:"400" doc:"plans of the tenant whose plan_id begins so, sorted by it; needs tenant"`
+	PlanID  string        `query:"plan_id" maxLength:"400" doc:"plans of the tenant whose plan_id begins with this text, sorted by it; needs tenant"`
 	Sort    string        `query:"sort" enum:"-updated_at,updated_at" default:"-updated_at" doc:"by the last change: - = the last one first"`
 	Page
 }) (*planList, error) {

@@ -26,7 +26,7 @@ import (
 // What there is to do.
 const (
 	work    = "work"    // sent by processes
-	limited = "limited" // the same, of which atOnce may run
+	limited = "limited" // the same; at most atOnce of them run at the same time
 	ticked  = "ticked"  // of the rule
 	node    = "node"    // of flows
 	step    = "step"    // of plans

@@ -43,7 +43,7 @@ func (r *Room) change(ctx context.Context, doing, id string, rule rule, write fu
 	if after != before {
 		r.Wrote(after)
 	}
-	if after != before && !store.InTransaction(ctx) { // of which nobody knows yet whether it counts
+	if after != before && !store.InTransaction(ctx) { // which may still be rolled back
 		r.Limits.Ended(after, lifecycle.EndedExecutions(before, after))
 	}
 	if after != before && after.Status.Ended() && !store.InTransaction(ctx) {

@@ -107,7 +107,7 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 	if err != nil {
 		return nil, err
 	}
-	if ended != nil && !store.InTransaction(ctx) { // of which nobody knows yet whether it counts
+	if ended != nil && !store.InTransaction(ctx) { // which may still be rolled back
 		r.ended(*ended)
 	}
 	if listened {

@@ -35,7 +35,7 @@ func (r *recorder) soon() {
 	}
 	r.timer = time.AfterFunc(r.store.Measure.UntilRecord(r.store.Clock.Now())+clockMargin, func() {
 		r.armed.Store(false)
-		if r.store.Series.Record(context.Background(), false) {
+		if !r.store.Series.Record(context.Background(), false) { // else nobody would before the next count
 			r.soon()
 		}
 	})

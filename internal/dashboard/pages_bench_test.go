@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -38,12 +36,7 @@ var benchPages = []string{
 // many past lives, 10,000 rules, flows, plans and streams, 1,000 workers that each hold a task, and a flow of 1,000 nodes. It
 // tells the median and the 99th percentile at the server. Below 100 ms is wanted; docs/performance.md has the numbers.
 func BenchmarkPages(b *testing.B) {
-	n := 100_000
-	if given := os.Getenv("MSCHEDULER_BENCH_TASKS"); given != "" {
-		var err error
-		n, err = strconv.Atoi(given)
-		require.NoError(b, err)
-	}
+	n := testdb.BenchTasks(b)
 	db := testdb.New(b)
 	st, err := store.Open(store.Config{Database: db})
 	require.NoError(b, err)

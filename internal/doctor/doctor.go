@@ -258,7 +258,7 @@ func (d *doctor) pauses(ctx context.Context) {
 	d.warn("pauses", detail, advice)
 }
 
-// overdue is how long a task may wait for a claim before the doctor says so.
+// overdue is how long a due task may wait for a claim before the examination warns.
 const overdue = time.Minute
 
 // workers says who lives, and whether due tasks have somebody to run them.

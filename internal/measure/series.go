@@ -63,18 +63,19 @@ type recorder struct {
 // database's time. It does nothing until a minute is over, where nothing was counted, and while another call
 // records. A last record comes at once, whatever the time, and waits for the other.
 //
-// write returns what it knows it has not written, which comes again with the next record.
-func (s *Set) Record(now time.Time, last bool, write func([]Added) (left []Added)) {
+// write returns what it knows it has not written, which comes again with the next record. done says that all
+// that was counted until the minute's end is written, or given up.
+func (s *Set) Record(now time.Time, last bool, write func([]Added) (left []Added)) (done bool) {
 	r := &s.recorder
 	if last {
 		r.recording.Lock()
 	} else if !r.recording.TryLock() {
-		return
+		return false
 	}
 	defer r.recording.Unlock()
 	minute, due := r.due(now)
 	if !due && !last {
-		return
+		return false
 	}
 	r.minute = minute
 	// What was counted is of the minute that is over, or at a last record of the one that has begun.
@@ -85,7 +86,7 @@ func (s *Set) Record(now time.Time, last bool, write func([]Added) (left []Added
 	r.collect(s, time.Unix(at*int64(Every/time.Second), 0).UTC())
 	maps.DeleteFunc(r.left, func(_ string, a Added) bool { return a.At.Add(a.Resolution.Slot + a.Resolution.Kept).Before(now) })
 	if len(r.left) == 0 {
-		return
+		return true
 	}
 	all := slices.SortedFunc(maps.Values(r.left), func(a, b Added) int { return cmp.Compare(a.key(), b.key()) })
 	left := write(all)
@@ -93,6 +94,7 @@ func (s *Set) Record(now time.Time, last bool, write func([]Added) (left []Added
 	for _, a := range left {
 		r.left[a.key()] = a
 	}
+	return len(left) == 0
 }
 
 // UntilRecord is how long it is from now until the next record is due.

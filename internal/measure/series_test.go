@@ -133,7 +133,7 @@ func TestOneOfManyRecordsAtATime(t *testing.T) {
 		})
 	})
 	<-began
-	s.Record(middle(2), false, func([]Added) []Added { panic("two record at once") })
+	require.False(t, s.Record(middle(2), false, func([]Added) []Added { panic("two record at once") }))
 	require.Equal(t, Every, s.UntilRecord(middle(2)))
 	last := make(chan struct{})
 	go func() {

@@ -4,9 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,12 +18,7 @@ import (
 // past lives, and a tenth as many of each other thing. It tells the median and the 99th percentile of what is rare,
 // what is nowhere and what sums up, too. Below 100 ms is wanted; docs/performance.md has the numbers.
 func BenchmarkLists(b *testing.B) {
-	n := 100_000
-	if given := os.Getenv("MSCHEDULER_BENCH_TASKS"); given != "" {
-		var err error
-		n, err = strconv.Atoi(given)
-		require.NoError(b, err)
-	}
+	n := testdb.BenchTasks(b)
 	db := testdb.New(b)
 	st, err := store.Open(store.Config{Database: db})
 	require.NoError(b, err)

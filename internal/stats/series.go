@@ -36,7 +36,7 @@ func (s Span) resolution() (r measure.Resolution, slots int) {
 	}
 }
 
-// settled is how long ago a time is of which all processes have recorded what they did.
+// settled is how long after a time all processes have recorded what they did up to then.
 const settled = 90 * time.Second
 
 // slots are the beginnings of the span's slots: the last one is of the latest time that all processes have

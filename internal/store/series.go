@@ -37,15 +37,15 @@ const recordTime = 2 * time.Second
 //
 // Charts are no ledger. What a crashed process counted in its last minute is lost. What is known not to be
 // written comes with the next record. A write whose answer was lost may count or not; where the server cannot tell
-// a repetition, it may count twice. left says that something is to be written again. Index: _id.
-func (s *Series) Record(ctx context.Context, last bool) (left bool) {
+// a repetition, it may count twice. done is that of [measure.Set.Record]: without it, somebody is to record again.
+// Index: _id.
+func (s *Series) Record(ctx context.Context, last bool) (done bool) {
 	now := s.Clock.Now()
 	if now.IsZero() { // nothing was done yet
-		return false
+		return true
 	}
-	s.Measure.Record(now, last, func(added []measure.Added) []measure.Added {
+	return s.Measure.Record(now, last, func(added []measure.Added) []measure.Added {
 		if ctx.Err() != nil && !last {
-			left = true
 			return added
 		}
 		// What is cut off may have been written, so it would be lost for the series. A record is short.
@@ -55,13 +55,11 @@ func (s *Series) Record(ctx context.Context, last bool) (left bool) {
 		if len(again) > 0 && len(again) < len(added) { // others made those slots at the same moment
 			again, err = s.add(ctx, again)
 		}
-		left = len(again) > 0
-		if err = explain(err, "adding to the series"); err != nil && !left {
+		if err = explain(err, "adding to the series"); err != nil && len(again) == 0 {
 			s.log.Warn().Err(err).Msg("could not add to the series; charts may lack what this process did in a minute")
 		}
 		return again
 	})
-	return left
 }
 
 // add adds to slots, and returns those that are known not to be written.

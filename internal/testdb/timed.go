@@ -9,6 +9,20 @@ import (
 	"time"
 )
 
+// BenchTasks is how many tasks a benchmark is among: MSCHEDULER_BENCH_TASKS, or 100,000.
+func BenchTasks(b *testing.B) int {
+	b.Helper()
+	given := os.Getenv("MSCHEDULER_BENCH_TASKS")
+	if given == "" {
+		return 100_000
+	}
+	n, err := strconv.Atoi(given)
+	if err != nil {
+		b.Fatalf("MSCHEDULER_BENCH_TASKS: %v", err)
+	}
+	return n
+}
+
 // Timed runs a benchmark of requests. It tells the median and the 99th percentile of their time and, on Linux, the
 // processor time of each, which other programs change little. The processor time includes that of the embedded server.
 func Timed(b *testing.B, request func()) {

@@ -37,6 +37,8 @@ type process struct {
 	plans    *plan.Plans
 	rules    *periodic.Periodic
 
+	asked pace // how often it asks the database
+
 	silent atomic.Int64 // until then, in nanoseconds of Unix time, nothing arrives at either end
 	dead   atomic.Bool  // it was killed: what its goroutines still do does not happen
 	stop   context.CancelFunc
@@ -98,8 +100,28 @@ func connect(d *pipes) (*mongo.Client, error) {
 	return mongo.Connect(options.Client().ApplyURI("mongodb://database:27017/?directConnection=true&connectTimeoutMS=5000").SetDialer(d))
 }
 
+// mostASecond is how many commands a process may send within a second: several times what it needs. One that spins
+// sends thousands, since commands take no time here.
+const mostASecond = 1000
+
+// pace counts commands.
+type pace struct {
+	second, sent atomic.Int64
+}
+
+// tooFast counts a command, and reports whether it is the one too many of its second.
+func (c *pace) tooFast() bool {
+	if now := time.Now().Unix(); c.second.Swap(now) != now {
+		c.sent.Store(0)
+	}
+	return c.sent.Add(1) == mostASecond
+}
+
 // fate is what the network does with a command of this process.
 func (p *process) fate(string) (f proxy.Fate) {
+	if p.asked.tooFast() {
+		p.w.violated("%s has sent %d commands within a second", p.name, mostASecond)
+	}
 	if until := time.Until(time.Unix(0, p.silent.Load())); until > 0 { // it arrives, and is answered, later
 		f.Before, f.After = until, p.draw.between(0, time.Second)
 		return f

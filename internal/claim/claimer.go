@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -86,6 +87,9 @@ func (o *Outcome) Claims() int { return len(o.Won) + o.Lost + o.Unwritable }
 // Claim carries a bid out.
 func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
 	out.ExecID = b.ExecID
+	if err := c.sharpen(ctx, b.Tasks); err != nil {
+		return out, err
+	}
 	tasks, err := c.admit(ctx, b, &out)
 	if err != nil {
 		return out, err
@@ -93,7 +97,7 @@ func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
 	out.Stamp = c.Store.Clock.Stamp() // after the starts were reserved
 	now := out.Stamp.Now
 	by := lifecycle.Claimant{WorkerID: c.WorkerID, ExecID: b.ExecID, Only: c.Only, Pulled: c.Pulled}
-	d := question{by: by, terms: c.Terms, room: b.Room, limited: c.Gate.Limited, granted: out.Grants, now: now}.decide(tasks)
+	d := question{by: by, terms: c.Terms, room: b.Room, limited: c.Gate.Limited, granted: out.Grants, now: now, behind: out.Stamp.Behind}.decide(tasks)
 	for t, retry := range d.refused {
 		c.Refused.Add(t.ID, now, retry)
 	}
@@ -113,6 +117,24 @@ func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
 	}
 	out.Unused = slices.AppendSeq(out.Unused, maps.Values(unused))
 	return out, err
+}
+
+// sharpen reads the database's clock again if the last reading was too slow for the lease of one of the tasks.
+// Without it this worker would claim and release the task again and again until the next reading.
+func (c *Claimer) sharpen(ctx context.Context, tasks []*model.Task) error {
+	behind := c.Store.Clock.Error()
+	if !vague(input.MinWorkerTimeout, behind) { // no lease is shorter
+		return nil
+	}
+	if !slices.ContainsFunc(tasks, func(t *model.Task) bool {
+		eff, _ := c.Terms(t)
+		return eff != nil && vague(eff.Lease, behind)
+	}) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return c.Store.ReadClock(ctx)
 }
 
 // admit asks for what the claims of limited tasks need. It returns the tasks to go on with: all

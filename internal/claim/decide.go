@@ -50,7 +50,11 @@ type question struct {
 	limited func(*model.Task) bool
 	granted map[*model.Task]limits.Grant
 	now     time.Time
+	behind  time.Duration // by how much now may lag, see [store.Stamp]
 }
+
+// vague reports whether a lease that counts from a time that may lag by so much is mostly over when it begins.
+func vague(lease, behind time.Duration) bool { return behind > lease/2 }
 
 // decision is what becomes of candidates.
 type decision struct {
@@ -78,6 +82,10 @@ func (q question) decide(found []*model.Task) decision {
 		by.Applied, by.From = applied, grant.From
 		after, no := lifecycle.Claim(t, by, *eff, q.now)
 		if no == "" {
+			if vague(eff.Lease, q.behind) {
+				d.refuse(t, time.Time{}) // the database answers too slowly for its lease
+				continue
+			}
 			if !granted && q.limited(t) {
 				d.unasked = true
 				continue
@@ -93,13 +101,19 @@ func (q question) decide(found []*model.Task) decision {
 			}
 			continue
 		}
-		if d.refused == nil {
-			d.refused = map[*model.Task]time.Time{}
-		}
-		d.refused[t] = time.Time{}
+		retry := time.Time{}
 		if no == lifecycle.RefusedOwnRetry {
-			d.refused[t] = lifecycle.RetryOf(t, q.by.WorkerID)
+			retry = lifecycle.RetryOf(t, q.by.WorkerID)
 		}
+		d.refuse(t, retry)
 	}
 	return d
+}
+
+// refuse leaves a task to others until the time.
+func (d *decision) refuse(t *model.Task, until time.Time) {
+	if d.refused == nil {
+		d.refused = map[*model.Task]time.Time{}
+	}
+	d.refused[t] = until
 }

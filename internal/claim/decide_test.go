@@ -139,3 +139,17 @@ func TestALapsedTaskIsTakenOverWhereThatIsAllowedAndElseLeft(t *testing.T) {
 	require.Equal(t, "o", w.Lapsed)
 	require.Zero(t, lifecycle.OpenExecutions(w.After))
 }
+
+// A reading of the clock that took longer than half a lease says too little about when the lease ends: its worker
+// would have to stop at once.
+func TestALeaseThatWouldBeMostlyOverIsNotTaken(t *testing.T) {
+	long := candidate("long", nil)
+	short := candidate("short", func(t *model.Task) { t.Options.WorkerTimeout = 4 * time.Second })
+	q := asked()
+	q.behind = 2*time.Second + time.Millisecond
+	d := q.decide([]*model.Task{short, long})
+	require.Equal(t, []*model.Task{long}, befores(d.claims))
+	require.Equal(t, map[*model.Task]time.Time{short: {}}, d.refused)
+	q.behind = 2 * time.Second
+	require.Len(t, q.decide([]*model.Task{short, long}).claims, 2)
+}

@@ -34,7 +34,7 @@ func (c *Claimer) Judge(found []*model.Task, execID string, slots int, room Room
 			continue
 		}
 		by.Applied = applied
-		may := slots > len(l.TakeOvers) && free.free(t.Type) && !c.Gate.Limited(t)
+		may := slots > len(l.TakeOvers) && free.free(t.Type) && !c.Gate.Limited(t) && !vague(eff.Lease, l.Stamp.Behind)
 		switch w, takeover, ok := lapsed(t, by, may, *eff, now, rand.Float64()); { //nolint:gosec // jitter, not a secret
 		case !ok:
 		case takeover:

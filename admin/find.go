@@ -16,6 +16,7 @@ import (
 type Filter struct {
 	Tenant   string         // model.NoTenant for tasks without one
 	Type     string         // exact
+	Key      string         // the key begins with this text
 	Statuses []model.Status // any of them
 	Category string         // exact
 	Creator  string         // exact
@@ -46,7 +47,7 @@ func (f *Filter) validate() error { return f.query(store.Place{}).Check() }
 
 func (f *Filter) query(after store.Place) store.Filter {
 	q := store.Filter{
-		Tenant: f.Tenant, Type: f.Type, Statuses: f.Statuses, Category: f.Category, Creator: f.Creator,
+		Tenant: f.Tenant, Type: f.Type, Key: f.Key, Statuses: f.Statuses, Category: f.Category, Creator: f.Creator,
 		WorkerID: f.WorkerID, Error: f.Error, Args: f.Args, Before: f.Before, After: f.After, AfterID: after.ID, Descending: f.Descending,
 	}
 	if f.where() != store.InTasks {
@@ -81,7 +82,8 @@ type Page struct {
 // Paging is stable under concurrent changes: a task that exists during the whole listing
 // appears once, and so does a life that moves to the history in between, if the filter includes
 // the history. A page may have fewer than size tasks, or none, and still have a Next: it takes at most
-// about 8 MiB, and the server looks at no more than 10,000 lives for it, or twice as many with the history.
+// about 8 MiB, and the server looks at no more than 10,000 lives for it, or twice as many with the history. For a Key without a Tenant or a Type it
+// looks at no more than 100 pairs of a tenant and a type.
 // If this release cannot read some tasks, Find returns the others and a [*model.UnreadableError] with the ids.
 func (a *Admin) Find(ctx context.Context, f Filter, size int, token string) (Page, error) {
 	if size == 0 {

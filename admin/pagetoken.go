@@ -55,6 +55,9 @@ func (f *Filter) tokenSum(last store.Place) []byte {
 	if f.Error != "" || len(f.Args) > 0 {
 		text = fmt.Appendf(text, " %q %q", f.Error, f.Args)
 	}
+	if f.Key != "" {
+		text = fmt.Appendf(text, " key %q", f.Key)
+	}
 	sum := sha256.Sum256(text)
 	return sum[:tokenSumBytes]
 }

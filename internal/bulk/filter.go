@@ -15,6 +15,7 @@ import (
 type Filter struct {
 	Tenant        string     `json:"tenant,omitzero" doc:"tenant; - for tasks without one"`
 	Type          string     `json:"type,omitzero" doc:"type"`
+	Key           string     `json:"key,omitzero" doc:"the key begins with this text"`
 	Status        []string   `json:"status,omitzero" doc:"any of these; defaults to those in which the action is likely wanted"`
 	Category      string     `json:"category,omitzero" doc:"category"`
 	Creator       string     `json:"creator,omitzero" doc:"creator"`
@@ -31,7 +32,7 @@ var places = map[string]store.Where{"": store.InTasks, "no": store.InTasks, "als
 
 // of is the filter as the store takes it. Times without an offset are UTC, and durations count from now.
 func (f *Filter) of(now time.Time) (store.Filter, store.Where, error) {
-	out := store.Filter{Tenant: f.Tenant, Type: f.Type, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID, Error: f.Error, Args: f.Arg}
+	out := store.Filter{Tenant: f.Tenant, Type: f.Type, Key: f.Key, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID, Error: f.Error, Args: f.Arg}
 	for _, s := range f.Status {
 		out.Statuses = append(out.Statuses, model.Status(s))
 	}
@@ -57,13 +58,13 @@ func (f *Filter) of(now time.Time) (store.Filter, store.Where, error) {
 
 // Empty says whether the filter says nothing, and so selects every task.
 func (f *Filter) Empty() bool {
-	return f == nil || f.Tenant == "" && f.Type == "" && len(f.Status) == 0 && f.Category == "" && f.Creator == "" && f.WorkerID == "" &&
+	return f == nil || f.Tenant == "" && f.Type == "" && f.Key == "" && len(f.Status) == 0 && f.Category == "" && f.Creator == "" && f.WorkerID == "" &&
 		f.Error == "" && len(f.Arg) == 0 && f.CreatedAfter == nil && f.CreatedBefore == nil
 }
 
 // FilterOf is the written form of a filter that was read from flags.
 func FilterOf(f store.Filter, where store.Where) *Filter {
-	out := &Filter{Tenant: f.Tenant, Type: f.Type, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID, Error: f.Error, Arg: f.Args}
+	out := &Filter{Tenant: f.Tenant, Type: f.Type, Key: f.Key, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID, Error: f.Error, Arg: f.Args}
 	for _, s := range f.Statuses {
 		out.Status = append(out.Status, string(s))
 	}

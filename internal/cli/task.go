@@ -32,18 +32,19 @@ func (a *app) aboutTask(cmd *cobra.Command, say func(ctx context.Context, c *con
 
 // filterFlags select tasks by what they are rather than by their ids.
 type filterFlags struct {
-	tenant, typ, category, creator, worker string
-	statuses                               []string
-	errorText                              string
-	args                                   []string
-	after, before                          string
+	tenant, typ, key, category, creator, worker string
+	statuses                                    []string
+	errorText                                   string
+	args                                        []string
+	after, before                               string
 }
 
 // filterNames are the flags that make a command go by filter.
-var filterNames = []string{"type", "status", "tenant", "category", "creator", "worker", "error", "arg", "created-after", "created-before"}
+var filterNames = []string{"type", "key", "status", "tenant", "category", "creator", "worker", "error", "arg", "created-after", "created-before"}
 
 func (f *filterFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.typ, "type", "", "only tasks of this type")
+	fs.StringVar(&f.key, "key", "", "only tasks whose key begins with this text")
 	fs.StringSliceVar(&f.statuses, "status", nil, "only tasks with one of these statuses: "+strings.Join(names(lifecycle.Statuses), ", "))
 	fs.StringVar(&f.tenant, "tenant", "", "only tasks of this tenant; - for tasks without a tenant")
 	fs.StringVar(&f.category, "category", "", "only tasks of this category")
@@ -57,7 +58,7 @@ func (f *filterFlags) register(fs *pflag.FlagSet) {
 
 func (f *filterFlags) completions(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(lifecycle.Statuses)...))
-	for _, name := range []string{"type", "tenant", "category", "creator", "worker", "error", "arg", "created-after", "created-before"} {
+	for _, name := range []string{"type", "key", "tenant", "category", "creator", "worker", "error", "arg", "created-after", "created-before"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 }
@@ -74,7 +75,7 @@ func (f *filterFlags) given(fs *pflag.FlagSet) bool {
 
 // filter makes the store's filter, or says which flag is wrong.
 func (a *app) filter(f *filterFlags) (store.Filter, error) {
-	out := store.Filter{Tenant: f.tenant, Type: f.typ, Category: f.category, Creator: f.creator, WorkerID: f.worker, Error: f.errorText, Args: f.args}
+	out := store.Filter{Tenant: f.tenant, Type: f.typ, Key: f.key, Category: f.category, Creator: f.creator, WorkerID: f.worker, Error: f.errorText, Args: f.args}
 	if f.tenant != "" {
 		if err := input.Name("--tenant", f.tenant); err != nil {
 			return out, err

@@ -50,6 +50,7 @@ func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version
 type TaskFilter struct {
 	Tenant   string    `query:"tenant" doc:"tenant; - for tasks without one"`
 	Type     string    `query:"type"`
+	Key      string    `query:"key" doc:"the key begins with this text. Without tenant and type, a page looks at 100 pairs of a tenant and a type"`
 	Status   []string  `query:"status" doc:"any of these"`
 	Category string    `query:"category"`
 	Creator  string    `query:"creator"`
@@ -64,7 +65,7 @@ type TaskFilter struct {
 func (f *TaskFilter) of(ctx context.Context) (admin.Filter, error) {
 	tenant, err := tenantIn(ctx, "tenant", f.Tenant)
 	out := admin.Filter{
-		Tenant: tenant, Type: f.Type, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID, Error: f.Error, Args: f.Arg, After: f.After, Before: f.Before,
+		Tenant: tenant, Type: f.Type, Key: f.Key, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID, Error: f.Error, Args: f.Arg, After: f.After, Before: f.Before,
 		Past: f.History == "also", OnlyPast: f.History == "only",
 	}
 	for _, status := range f.Status {

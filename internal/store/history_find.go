@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -129,6 +128,9 @@ type listing struct {
 // read reads the first lives that the filter selects, one more than a page has if there are so many.
 // Behind end it does not know any; nil = it knows all.
 func (l listing) read(ctx context.Context, f Filter, e Extent) (docs []bson.Raw, end *lifeKey, err error) {
+	if f.keyed() && !l.own {
+		return l.jump(ctx, f, e)
+	}
 	filter := f.queryBy(l.id)
 	if e.Examine > 0 && !f.indexed(l.own) {
 		if end, err = l.end(ctx, f, e.Examine); err != nil {
@@ -188,10 +190,7 @@ func (l listing) end(ctx context.Context, f Filter, examine int) (*lifeKey, erro
 	if l.id != "_id" {
 		row.ID = row.Of
 	}
-	if f.Descending {
-		return &lifeKey{row.ID, math.MinInt64}, nil
-	}
-	return &lifeKey{row.ID, math.MaxInt64}, nil
+	return f.behind(row.ID), nil
 }
 
 // merged are lives of both collections.

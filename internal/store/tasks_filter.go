@@ -15,6 +15,7 @@ import (
 type Filter struct {
 	Tenant   string // [model.NoTenant] = those without one
 	Type     string
+	Key      string // begins so
 	Statuses []model.Status
 	Category string
 	Creator  string
@@ -75,6 +76,9 @@ func (f Filter) query() bson.D { return f.queryBy("_id") }
 // queryBy is the query for a collection that has the task's id in that field.
 func (f Filter) queryBy(id string) bson.D {
 	q := f.rangeBy(id)
+	if f.keyed() {
+		q = bson.D{d("$and", bson.A{q, bson.D{d(id, f.keyPattern())}})}
+	}
 	switch {
 	case f.Type != "":
 		q = append(q, d("type", f.Type))
@@ -107,11 +111,7 @@ func (f Filter) queryBy(id string) bson.D {
 func (f Filter) rangeBy(id string) bson.D {
 	q := bson.D{}
 	if f.Tenant != "" {
-		prefix := f.Tenant + "/"
-		if f.Type != "" {
-			prefix += f.Type + "/"
-		}
-		from, to := prefix, prefix[:len(prefix)-1]+"0" // '0' follows '/'
+		from, to := f.ids()
 		if !f.Descending {
 			from = max(from, f.AfterID)
 		}
@@ -168,7 +168,7 @@ func (f Filter) index() string {
 
 // indexed says whether an index selects exactly what the filter does: that on ids, or the filter's own.
 func (f Filter) indexed(own bool) bool {
-	return (own || len(f.Statuses) == 0 && (f.Type == "" || f.Tenant != "")) && f.Category == "" && f.Creator == "" && f.WorkerID == "" && f.Before.IsZero() && f.After.IsZero() && !f.searched()
+	return (own || len(f.Statuses) == 0 && (f.Type == "" || f.Tenant != "")) && f.Category == "" && f.Creator == "" && f.WorkerID == "" && f.Before.IsZero() && f.After.IsZero() && !f.searched() && !f.keyed()
 }
 
 func timeRange(from, to time.Time) bson.D {

@@ -23,6 +23,9 @@ const (
 
 // CheckSearch is [Filter.Check] for the conditions of a search alone.
 func (f Filter) CheckSearch() error {
+	if len(f.Key) > mostBytes || !safetext.IsText(f.Key) {
+		return input.Invalid("key", "must be at most %d bytes of valid UTF-8 without a NUL byte", mostBytes)
+	}
 	if len(f.Error) > mostBytes || !safetext.IsText(f.Error) {
 		return input.Invalid("error", "must be at most %d bytes of valid UTF-8 without a NUL byte", mostBytes)
 	}

@@ -19,6 +19,8 @@ var Lists = map[string][]string{
 		"tasks?status=Pending&type=nobody", "tasks?status=Failure&creator=nobody",
 		"tasks?creator=rare", "tasks?creator=nobody", "tasks?category=none&sort=-id", "tasks?worker_id=nobody", "tasks?created_before=2020-01-01T00:00:00Z",
 		"tasks?created_after=2100-01-01T00:00:00Z", "tasks?error=nobody", "tasks?arg=to.name=nobody&sort=-id", "tasks?status=Failure&error=no%20such", "tasks?history=also&error=nobody",
+		"tasks?key=k0000005", "tasks?key=nobody&sort=-id", "tasks?key=k0&tenant=t5", "tasks?key=k0&type=mail&sort=-id", "tasks?key=k00&tenant=t5&type=mail", "tasks?key=k&creator=nobody", "tasks?key=k&status=Failure",
+		"tasks?key=past&history=also&creator=nobody",
 		"tasks?history=also", "tasks?history=only&creator=nobody", "tasks?history=also&creator=nobody&sort=-id",
 	},
 	"list-lives": {"tasks/t5/mail/k0000005/lives"},

@@ -309,14 +309,33 @@ func TestFlowsAreListedPageByPage(t *testing.T) {
 	}
 	require.Equal(t, want, got)
 
+	s.ok("flow", "start", s.file("nodes: [{id: a, type: t}]\n"), "--key", "k/5")
+	for args, want := range map[string][]string{"k": {"acme/k/0", "acme/k/1", "acme/k/2", "acme/k/3", "acme/k/4", "acme/k/5", "acme/k/6"}, "k/5": {"acme/k/5"}, "none": nil} {
+		got, after := []string(nil), ""
+		for {
+			r := s.ok("flow", "list", "--tenant", "acme", "--key", args, "--limit", "3", "--after", after)
+			got = append(got, regexp.MustCompile(`(?m)^acme/\S+`).FindAllString(r.stdout, -1)...)
+			next := regexp.MustCompile(`--after '(.*)'`).FindStringSubmatch(r.stderr)
+			if next == nil {
+				break
+			}
+			after = next[1]
+		}
+		require.Equal(t, want, got)
+	}
+	r = s.ok("flow", "list", "--key", "k/")
+	require.Regexp(t, `(?m)^-/k/5 `, r.stdout)
+	require.NotContains(t, r.stdout, "acme")
+	require.Empty(t, s.ok("flow", "list", "--tenant", "acme", "--key", "k", "--status", "pending").stdout)
+
 	var page struct {
 		Flows []struct{ ID string }
 		Next  string
 	}
-	require.NoError(t, json.Unmarshal([]byte(s.ok("flow", "list", "--limit", "7", "-o", "json").stdout), &page))
+	require.NoError(t, json.Unmarshal([]byte(s.ok("flow", "list", "--tenant", "acme", "--limit", "7", "-o", "json").stdout), &page))
 	require.Len(t, page.Flows, 7)
 	require.Empty(t, page.Next, "there is no other page")
-	require.NoError(t, json.Unmarshal([]byte(s.ok("flow", "list", "--limit", "6", "-o", "json").stdout), &page))
+	require.NoError(t, json.Unmarshal([]byte(s.ok("flow", "list", "--tenant", "acme", "--limit", "6", "-o", "json").stdout), &page))
 	require.NotEmpty(t, page.Next)
 	s.fails(ExitUsage, []string{`--after is "k"`, "the previous page printed"}, "flow", "list", "--after", "k")
 }

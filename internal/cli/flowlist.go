@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 )
 
@@ -21,13 +23,16 @@ const flowListHelp = `List flows, the last changed first.
 ENDED counts the nodes that ended, PENDING those that wait for a person.
 
 One page is printed. If more flows follow, the command prints the value of --after for the next
-page; with -o json it is the field "next". A flow that changes meanwhile moves to the first page.`
+page; with -o json it is the field "next". A flow that changes meanwhile moves to the first page.
+
+With --key the list is sorted by key. Without --tenant, the flows without a tenant are searched.
+With --status, too, a page may have fewer than --limit flows, or none, and a next one.`
 
 // flowStatuses are the values of --status.
 var flowStatuses = []graph.Status{graph.StatusRunning, graph.StatusPending, graph.StatusFinish}
 
 func (f *flowsCommand) list() *cobra.Command {
-	var status, tenant, after string
+	var status, tenant, key, after string
 	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List flows, the last changed first", Args: noArgs, Long: flowListHelp,
@@ -48,6 +53,11 @@ func (f *flowsCommand) list() *cobra.Command {
 			}
 			if limit < 1 || limit > 1000 {
 				return usage("--limit is %d; want 1 to 1000", limit)
+			}
+			if key != "" {
+				return f.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
+					return f.listNamed(ctx, c, tenant, key, wanted, after, limit)
+				})(cmd, nil)
 			}
 			from, err := flowPlace(after)
 			if err != nil {
@@ -74,10 +84,30 @@ func (f *flowsCommand) list() *cobra.Command {
 	cmd.Flags().StringVar(&status, "status", "", "only flows with this status")
 	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(flowStatuses)...))
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only flows of this tenant; defaults to all")
+	cmd.Flags().StringVar(&key, "key", "", "only flows whose key begins with this text")
+	_ = cmd.RegisterFlagCompletionFunc("key", cobra.NoFileCompletions)
 	cmd.Flags().IntVar(&limit, "limit", 50, "number of flows on a page, at most 1000")
 	cmd.Flags().StringVar(&after, "after", "", "list flows after this place, for the next page")
 	_ = cmd.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
 	return cmd
+}
+
+// listNamed prints a page of the flows of a tenant ("" = those without one) whose keys begin so.
+func (f *flowsCommand) listNamed(ctx context.Context, c *connection, tenant, key string, status graph.Status, after string, limit int) error {
+	if after != "" {
+		var err error
+		if after, err = flowID(after); err != nil {
+			return err
+		}
+	}
+	flows, unread, next, err := namedPage("flow", limit, after, func(after string, limit int) ([]*graph.Flow, []store.Unreadable, error) {
+		return c.store.Flows.Named(ctx, tenant, key, after, limit)
+	}, func(doc *graph.Flow) string { return doc.ID })
+	if err != nil {
+		return err
+	}
+	flows = slices.DeleteFunc(flows, func(doc *graph.Flow) bool { return status != "" && doc.Status != status })
+	return unread.after(f.printFlows(ctx, c, flows, human.FlowID(next)))
 }
 
 // flowPlace reads the place that a page ended at: when its last flow was changed, and that flow's

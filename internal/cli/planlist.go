@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
@@ -27,14 +29,18 @@ const planListHelp = `List plans, the last changed first.
 Plans that are over are in the history: --over lists those, as does --status FINISH or CANCELLED.
 
 One page is printed. If more plans follow, the command prints the value of --after for the next page;
-with -o json it is the field "next". A plan that changes meanwhile moves to the first page.`
+with -o json it is the field "next". A plan that changes meanwhile moves to the first page.
+
+With --plan-id the list is sorted by plan_id. Without --tenant, the plans without a tenant are
+searched. With --status or --station, too, a page may have fewer than --limit plans, or none, and a
+next one.`
 
 // planStatuses are the values of --status.
 var planStatuses = []repeat.Status{repeat.StatusRunning, repeat.StatusError, repeat.StatusFinish, repeat.StatusCancelled}
 
 func (p *plansCommand) list() *cobra.Command {
 	var f plan.Filter
-	var status, after string
+	var status, name, after string
 	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List plans, the last changed first", Args: noArgs, Long: planListHelp,
@@ -59,6 +65,11 @@ func (p *plansCommand) list() *cobra.Command {
 			}
 			if limit < 1 || limit > 1000 {
 				return usage("--limit is %d; want 1 to 1000", limit)
+			}
+			if name != "" {
+				return p.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
+					return p.listNamed(ctx, c, f, name, after, limit)
+				})(cmd, nil)
 			}
 			from, err := planPlace(after)
 			if err != nil {
@@ -86,11 +97,33 @@ func (p *plansCommand) list() *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(planStatuses)...))
 	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "only plans of this tenant; defaults to all")
 	cmd.Flags().StringVar(&f.Station, "station", "", "only plans of this station; defaults to all")
+	cmd.Flags().StringVar(&name, "plan-id", "", "only plans whose plan_id begins with this text")
+	_ = cmd.RegisterFlagCompletionFunc("plan-id", cobra.NoFileCompletions)
 	cmd.Flags().BoolVar(&f.Over, "over", false, "the plans that are over, in place of the others")
 	cmd.Flags().IntVar(&limit, "limit", 50, "number of plans on a page, at most 1000")
 	cmd.Flags().StringVar(&after, "after", "", "list plans after this place, for the next page")
 	_ = cmd.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
 	return cmd
+}
+
+// listNamed prints a page of the plans of a tenant ("" = those without one) whose plan_id begins so.
+func (p *plansCommand) listNamed(ctx context.Context, c *connection, f plan.Filter, name, after string, limit int) error {
+	if after != "" {
+		var err error
+		if after, err = planID(after); err != nil {
+			return err
+		}
+	}
+	plans, unread, next, err := namedPage("plan", limit, after, func(after string, limit int) ([]*repeat.Plan, []store.Unreadable, error) {
+		return c.store.Plans.Named(ctx, f.Tenant, f.Over, name, after, limit)
+	}, func(doc *repeat.Plan) string { return doc.ID })
+	if err != nil {
+		return err
+	}
+	plans = slices.DeleteFunc(plans, func(doc *repeat.Plan) bool {
+		return f.Status != "" && doc.Status != f.Status || f.Station != "" && doc.Station != f.Station
+	})
+	return unread.after(p.printPlans(ctx, c, plans, human.PlanID(next)))
 }
 
 // planPlace reads the place that a page ended at: when its last plan was changed, and that plan's id.

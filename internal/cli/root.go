@@ -136,7 +136,7 @@ func (a *app) root() *cobra.Command {
 	}
 	add("run", a.demoCommand(), a.devCommand(), a.workCommand(), a.serveCommand(), a.embeddedCommand())
 	add("tasks", a.sendCommand(), a.taskCommand(), a.typeCommand(), a.periodicCommand(), a.planCommand(), a.flowCommand(), a.bulkCommand())
-	add("operate", a.workerCommand(), a.pauseCommand(), a.resumeCommand(), a.archiveCommand(), a.tokenCommand(), a.auditCommand(), a.dbCommand(), a.doctorCommand(), a.healthCommand(), a.benchCommand())
+	add("operate", a.statsCommand(), a.workerCommand(), a.pauseCommand(), a.resumeCommand(), a.archiveCommand(), a.tokenCommand(), a.auditCommand(), a.dbCommand(), a.doctorCommand(), a.healthCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
 	root.SetHelpTemplate(root.HelpTemplate())
 	strict(root)

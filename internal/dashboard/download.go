@@ -25,7 +25,7 @@ func (d *Dashboard) download(w http.ResponseWriter, r *http.Request) {
 		v.fail(err)
 		return
 	}
-	q := v.ofTenant(t.asked(r.URL.Query(), downloadPage))
+	q := v.asked(t, r.URL.Query(), downloadPage)
 	doc, err := v.get(t.path, q)
 	if err != nil {
 		v.fail(err)

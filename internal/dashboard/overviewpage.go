@@ -231,33 +231,3 @@ func (v *visit) lateNeeds(stats, hour document) (out []need) {
 
 // overdueTick is how long a tick may wait for an engine that is busy.
 const overdueTick = 10 * time.Second
-
-// find goes where what people type leads: to the task of an id, or else to the list of a type, a tenant or a key.
-func (v *visit) find() error {
-	q := strings.TrimSpace(v.r.URL.Query().Get("q"))
-	parts := strings.SplitN(q, "/", 3)
-	if len(parts) == 2 {
-		parts = []string{"-", parts[0], parts[1]}
-	}
-	if len(parts) == 3 {
-		if _, err := v.get("/tasks"+pathOf(parts...), nil); err == nil {
-			return v.goTo("/tasks" + pathOf(parts...))
-		} else if !gone(err) && problemOf(err).Status < 500 {
-			return v.foundNothing(q)
-		} else if !gone(err) {
-			return err
-		}
-	}
-	if q != "" && len(parts) == 1 {
-		doc, err := v.get("/tasks", v.ofTenant(url.Values{"type": {q}, "limit": {"1"}}))
-		if err == nil && len(list(doc["tasks"])) > 0 {
-			return v.goTo("/tasks?type=" + url.QueryEscape(q))
-		}
-	}
-	return v.foundNothing(q)
-}
-
-func (v *visit) foundNothing(q string) error {
-	v.render("find", page{Title: "Find", Data: document{"q": q}})
-	return nil
-}

@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,4 +60,55 @@ func TestRulesFlowsAndPlansAreFoundByTheBeginOfTheirNames(t *testing.T) {
 		_, text = w.page(path + "&tenant=acme")
 		require.NotContains(t, text, "order-1</a>", path)
 	}
+}
+
+// A viewer of one tenant, or of several, finds things of it by the beginning of their names without naming it.
+func TestAViewerOfATenantFindsItsThingsByName(t *testing.T) {
+	w := newWorld(t)
+	for _, tenant := range []string{"acme", "blue"} {
+		w.call(http.MethodPost, "/flows", map[string]any{"key": "order-" + tenant, "tenant": tenant, "nodes": []any{node("a", "report")}})
+		w.call(http.MethodPost, "/periodics", map[string]any{"name": "order-" + tenant, "tenant": tenant, "cron": "@yearly", "type": "report"})
+		w.call(http.MethodPost, "/tasks", map[string]any{"type": "report", "key": "order-" + tenant, "tenant": tenant})
+	}
+	one, two := w.token("viewer", "blue"), w.token("viewer", "acme", "blue")
+	w = w.closed()
+	for query, token := range map[string]string{"": one, "&tenant=blue": two} {
+		v := w.visitor()
+		v.signIn(token, "/ui/")
+		for _, path := range []string{"/flows?key=ord", "/periodics?name=ord", "/tasks?key=ord", "/find?q=ord"} {
+			res, text := v.send(http.MethodGet, path+query, "")
+			require.Equal(t, http.StatusOK, res.StatusCode, "%s: %s", path, text)
+			require.Contains(t, text, "order-blue</a>", path)
+			require.NotContains(t, text, "order-acme", path)
+		}
+		res, _ := v.send(http.MethodGet, "/find?q=report%2Forder-blue"+query, "")
+		require.Equal(t, "/ui/tasks/blue/report/order-blue", res.At.Path)
+	}
+}
+
+func TestWhatIsTypedIsFound(t *testing.T) {
+	w := newWorld(t)
+	w.call(http.MethodPost, "/tasks", map[string]any{"type": "mail", "key": "order/17", "tenant": "acme"})
+	w.call(http.MethodPost, "/tasks", map[string]any{"type": "report", "key": "order/18"})
+	w.call(http.MethodPost, "/flows", map[string]any{"key": "order/18/flow", "tenant": "acme", "nodes": []any{node("a", "report")}})
+	v := w.visitor()
+	for q, want := range map[string]string{
+		"acme/mail/order/17": "/ui/tasks/acme/mail/order/17", "report/order/18": "/ui/tasks/-/report/order/18", "mail": "/ui/tasks",
+		"order/17": "/ui/tasks/acme/mail/order/17", "acme/order": "/ui/flows/acme/order/18/flow",
+	} {
+		res, text := v.send(http.MethodGet, "/find?q="+url.QueryEscape(q), "")
+		require.Equal(t, http.StatusOK, res.StatusCode, text)
+		require.Equal(t, want, res.At.Path, q)
+	}
+	_, text := w.page("/find?q=order")
+	require.Contains(t, text, `href="/ui/tasks/acme/mail/order%2F17">acme/mail/order/17</a>`)
+	require.Contains(t, text, `href="/ui/tasks/-/report/order%2F18">-/report/order/18</a>`)
+	for _, nothing := range []string{"nobody", "no/bo/dy", "%", "a b/c", ""} {
+		status, text := w.page("/find?q=" + url.QueryEscape(nothing))
+		require.Equal(t, http.StatusOK, status, text)
+		require.Contains(t, text, "Nothing begins with")
+	}
+	_, text = w.page("/tasks?key=order")
+	require.Contains(t, text, "acme/mail/order/17</a>")
+	require.NotContains(t, text, "Choose a filter first", "a bulk job may have this filter")
 }

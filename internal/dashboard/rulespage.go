@@ -39,7 +39,7 @@ type ruleRow struct {
 func (v *visit) rules() error {
 	q := v.ofTenant(pick(v.r.URL.Query(), "tenant", "name", "page_token"))
 	if q.Get("name") != "" {
-		ofSomeTenant(q)
+		v.ofOneTenant(q)
 	}
 	q.Set("limit", strconv.Itoa(rulesPerPage))
 	doc, err := v.get("/periodics", q)
@@ -186,7 +186,7 @@ func (v *visit) rule() error {
 	ledger := runsQuery(v.r.URL.Query())
 	ledger.Set("rule_id", text(rule["id"]))
 	ledger.Set("tenant", tenantOf(rule))
-	runs, err := v.get("/runs", tables["runs"].asked(ledger, perPage))
+	runs, err := v.get("/runs", v.asked(tables["runs"], ledger, perPage))
 	if err != nil {
 		return err
 	}

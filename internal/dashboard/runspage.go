@@ -35,7 +35,7 @@ func runsQuery(q url.Values) url.Values {
 
 func (v *visit) runs() error {
 	q := v.ofTenant(runsQuery(v.r.URL.Query()))
-	doc, err := v.get("/runs", tables["runs"].asked(q, perPage))
+	doc, err := v.get("/runs", v.asked(tables["runs"], q, perPage))
 	if err != nil {
 		return err
 	}

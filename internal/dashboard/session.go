@@ -58,6 +58,15 @@ func (v *visit) ofTenant(q url.Values) url.Values {
 	return q
 }
 
+// ofOneTenant is ofTenant for a query that must name a tenant: where the page names none, and the viewer has none, it is
+// about what has no tenant.
+func (v *visit) ofOneTenant(q url.Values) url.Values {
+	if v.ofTenant(q).Get("tenant") == "" {
+		q.Set("tenant", append(v.who.Tenants, "-")[0])
+	}
+	return q
+}
+
 // chosenTenant is the tenant that a viewer of several has chosen: by the query of the page, or by what it is about.
 // The navigation keeps it.
 func (v *visit) chosenTenant() string {

@@ -16,57 +16,41 @@ type tableOf struct {
 	path    string
 	field   string   // of the answer
 	filters []string // names in the query
+	named   string   // the filter that finds things of one tenant by the beginning of their names
 	columns []string // of the files: paths in a document; the JSON lines have all of it
 }
 
 // tables are the lists that can be filtered, paged and written as files.
 var tables = map[string]tableOf{
-	"tasks": {"/tasks", "tasks", []string{"tenant", "type", "status", "category", "creator", "worker_id", "error", "arg", "created_after", "created_before", "history", "sort"},
+	"tasks": {"/tasks", "tasks", []string{"tenant", "type", "key", "status", "category", "creator", "worker_id", "error", "arg", "created_after", "created_before", "history", "sort"}, "",
 		[]string{"id", "status", "tenant", "type", "key", "category", "creator", "priority", "start_time", "attempt", "error_count", "lapse_count", "error_info", "created_at", "updated_at", "finished_at", "exec_time_ms"}},
-	"audit": {"/audit", "entries", []string{"tenant", "who", "operation", "kind", "resource", "outcome", "after", "before"},
+	"audit": {"/audit", "entries", []string{"tenant", "who", "operation", "kind", "resource", "outcome", "after", "before"}, "",
 		[]string{"id", "at", "ended_at", "who", "name", "from", "door", "operation", "kind", "resource", "count", "tenant", "outcome", "status", "reason", "before", "after", "request"}},
-	"tokens": {"/tokens", "tokens", nil, []string{"id", "name", "role", "tenants", "state", "created_at", "created_by", "last_used_at", "expires_at", "revoked_at"}},
-	"plans": {"/plans", "plans", []string{"tenant", "plan_id", "station", "status", "over", "sort"},
+	"tokens": {"/tokens", "tokens", nil, "", []string{"id", "name", "role", "tenants", "state", "created_at", "created_by", "last_used_at", "expires_at", "revoked_at"}},
+	"plans": {"/plans", "plans", []string{"tenant", "plan_id", "station", "status", "over", "sort"}, "plan_id",
 		[]string{"id", "status", "station", "caller", "description", "plan_type", "plan_value", "plan_repet", "step", "plan_time", "real_repet", "skipped", "last_state", "reason", "created_at", "updated_at", "ended_at"}},
-	"runs": {"/runs", "runs", []string{"tenant", "rule_id", "status", "from", "to", "sort"},
+	"runs": {"/runs", "runs", []string{"tenant", "rule_id", "status", "from", "to", "sort"}, "",
 		[]string{"id", "rule", "tenant", "nominal", "last_nominal", "ticks", "status", "reason", "error_info", "attempt", "manual", "late_ms", "started_at", "executed_at", "ended_at", "task_id"}},
-	"flows": {"/flows", "flows", []string{"tenant", "key", "status", "sort"},
+	"flows": {"/flows", "flows", []string{"tenant", "key", "status", "sort"}, "key",
 		[]string{"id", "status", "tenant", "key", "creator", "description", "reason", "counts", "parent", "created_at", "updated_at", "ended_at"}},
-	"streams": {"/streams", "streams", []string{"all"},
+	"streams": {"/streams", "streams", []string{"all"}, "",
 		[]string{"stream", "status", "closed", "init", "wait", "node", "node_status", "since", "reason"}},
 }
 
 // asked is the query for a page of the list: what the page's own query says of it.
-func (t tableOf) asked(q url.Values, limit int) url.Values {
-	out := url.Values{}
-	for _, name := range append([]string{"page_token"}, t.filters...) {
-		for _, value := range q[name] {
-			if value != "" {
-				out.Add(name, value)
-			}
-		}
-	}
-	for _, name := range []string{"key", "plan_id"} {
-		if out.Get(name) != "" {
-			ofSomeTenant(out)
-		}
+func (v *visit) asked(t tableOf, q url.Values, limit int) url.Values {
+	out := pick(q, append([]string{"page_token"}, t.filters...)...)
+	if t.named != "" && out.Get(t.named) != "" {
+		v.ofOneTenant(out)
 	}
 	out.Set("limit", strconv.Itoa(limit))
-	return out
-}
-
-// ofSomeTenant is a query for things by the begin of their names, which are those of a tenant: without one, those that have
-// none.
-func ofSomeTenant(q url.Values) {
-	if q.Get("tenant") == "" {
-		q.Set("tenant", "-")
-	}
+	return v.ofTenant(out)
 }
 
 // rows reads the page of a list that the page's query names.
 func (v *visit) rows(name string) (document, error) {
 	t := tables[name]
-	return v.get(t.path, v.ofTenant(t.asked(v.r.URL.Query(), perPage)))
+	return v.get(t.path, v.asked(t, v.r.URL.Query(), perPage))
 }
 
 // every reads all pages of a list of few things that the query selects, such as workers and types.

@@ -14,7 +14,7 @@ import (
 var taskRoutes = routes{"/tasks": (*visit).tasks, "/tasks/{tenant}/{type}/{key...}": (*visit).task}
 
 // bulkFilters are the names of a filter of tasks that a bulk job has, too.
-var bulkFilters = []string{"tenant", "type", "status", "category", "creator", "worker_id", "error", "arg", "created_after", "created_before"}
+var bulkFilters = []string{"tenant", "type", "key", "status", "category", "creator", "worker_id", "error", "arg", "created_after", "created_before"}
 
 func (v *visit) tasks() error {
 	q := v.r.URL.Query()
@@ -38,8 +38,12 @@ func (v *visit) tasks() error {
 	}
 	live := v.ofTenant(pick(q, "tenant", "type"))
 	live.Set("of", "tasks")
+	looks := "10,000 tasks that the server looked at, or 8 MiB"
+	if q.Get("key") != "" && (q.Get("tenant") == "" || q.Get("type") == "") {
+		looks = "100 pairs of a tenant and a type, 10,000 tasks that the server looked at, or 8 MiB"
+	}
 	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Data: document{
-		"tasks": list(doc["tasks"]), "next": doc["next"], "cut": text(doc["next"]) != "" && len(list(doc["tasks"])) < perPage, "unreadable": list(doc["unreadable"]), "statuses": lifecycle.Statuses, "status": q["status"], "args": args, "filter": filter, "all": len(filter) == 0,
+		"tasks": list(doc["tasks"]), "next": doc["next"], "cut": text(doc["next"]) != "" && len(list(doc["tasks"])) < perPage, "looks": looks, "unreadable": list(doc["unreadable"]), "statuses": lifecycle.Statuses, "status": q["status"], "args": args, "filter": filter, "all": len(filter) == 0,
 	}})
 	return nil
 }

@@ -23,6 +23,8 @@ func TestTasksAreSearchedByErrorAndArguments(t *testing.T) {
 	}{
 		{url.Values{"error": {"IS FULL (.*)"}}, []any{"a", "b", "c"}},
 		{url.Values{"error": {"mailbox .* is"}}, nil},
+		{url.Values{"key": {"b"}}, []any{"b"}},
+		{url.Values{"key": {"b"}, "tenant": {"-"}, "type": {"mail"}, "error": {"mailbox a"}}, nil},
 		{url.Values{"error": {"mailbox b"}, "status": {"Failure"}}, []any{"b"}},
 		{url.Values{"arg": {"order.id=17"}}, []any{"a", "c"}},
 		{url.Values{"arg": {"order.id=17", "to=ann, bob"}}, []any{"a"}},
@@ -34,6 +36,8 @@ func TestTasksAreSearchedByErrorAndArguments(t *testing.T) {
 	for query, field := range map[string]string{"error=a%00b": "error", "arg=order": "arg", "arg=order.$id=1": "arg"} {
 		require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", tasks+query, ""), field, query)
 	}
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", tasks+"key=a%00b", ""), "key")
+	require.EqualValues(t, 1, w.ok("POST", "/api/v1/bulk", `{"action": "retry", "filter": {"key": "c"}, "dry_run": true}`)["matched"])
 	job := `{"action": "retry", "filter": {"error": "mailbox", "arg": ["order.id=17"]}, "dry_run": true}`
 	require.EqualValues(t, 2, w.ok("POST", "/api/v1/bulk", job)["matched"])
 }

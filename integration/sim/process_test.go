@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/internal/promises"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -75,7 +76,7 @@ func (w *world) launch(name string) (p *process, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, typ := range types {
+	for _, typ := range promises.Types {
 		err := consumer.Handle(c, model.NewType[map[string]any, string](typ), func(ctx context.Context, t *consumer.Task[map[string]any]) (string, error) {
 			return p.handle(ctx, t.Execution)
 		})
@@ -207,5 +208,5 @@ func (p *process) handle(ctx context.Context, e *consumer.Execution) (string, er
 		err = fmt.Errorf("the %d. try fails", e.Attempt)
 	}
 	p.w.ends(x, err)
-	return x.name, err
+	return x.Name, err
 }

@@ -15,29 +15,12 @@ import (
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
-	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/promises"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/periodic/schedule"
-	"github.com/mscheduler/mscheduler/plan/repeat"
+	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/producer"
 )
-
-// What there is to do.
-const (
-	work    = "work"    // sent by processes
-	limited = "limited" // the same; at most atOnce of them run at the same time
-	ticked  = "ticked"  // of the rule
-	node    = "node"    // of flows
-	step    = "step"    // of plans
-
-	atOnce    = 2
-	lease     = 4 * time.Second
-	maxErrors = 3
-	everySec  = 5 // the rule ticks
-)
-
-var types = []string{work, limited, ticked, node, step}
 
 // How long it takes, in virtual time.
 const (
@@ -56,10 +39,8 @@ type world struct {
 	procs   []*process // those that live
 	gone    []*process
 	running map[*execution]bool
-	ran     map[string][]*execution // by task
-	sent    map[string]bool         // tasks whose send was answered
-	flows   map[string]bool
-	plans   map[string]bool
+	ran     promises.Ran
+	asked   promises.Asked // what was answered
 
 	observer *mongo.Client
 	look     *proxy.Proxy
@@ -67,20 +48,17 @@ type world struct {
 
 // execution is one run of a handler.
 type execution struct {
-	p     *process
-	ctx   context.Context
-	task  string
-	typ   string
-	name  string // also its result
-	began time.Time
-	ended time.Time // zero = it has not, or nobody knows
-	err   error
+	promises.Execution
+	p    *process
+	ctx  context.Context
+	task string
+	typ  string
 }
 
 func newWorld(seed uint64, dir string) *world {
 	w := &world{
 		seed: seed, db: &database{path: filepath.Join(dir, "db")},
-		running: map[*execution]bool{}, ran: map[string][]*execution{}, sent: map[string]bool{}, flows: map[string]bool{}, plans: map[string]bool{},
+		running: map[*execution]bool{}, ran: promises.Ran{}, asked: promises.NewAsked(),
 	}
 	w.began = time.Now()
 	return w
@@ -155,30 +133,18 @@ func (w *world) set() error {
 		return err
 	}
 	defer func() { _ = p.Close(ctx) }()
-	if _, err := admin.New(p).PutType(ctx, model.TaskType{Code: limited, MaxRunning: atOnce}); err != nil {
+	if _, err := admin.New(p).PutType(ctx, model.TaskType{Code: promises.Limited, MaxRunning: promises.AtOnce}); err != nil {
 		return err
 	}
-	rules, err := w.rules()
+	rules, err := periodic.New(periodic.Config{Database: w.observer.Database("sim")})
 	if err != nil {
 		return err
 	}
-	from := w.db.now().Truncate(everySec * time.Second).Add(2 * everySec * time.Second)
-	r, err := rules.Create(ctx, schedule.Spec{
-		Name: "rule", Cron: fmt.Sprintf("*/%d * * * * *", everySec), Type: ticked, StartAt: from, EndAt: from.Add(troubled), Options: briefly(),
-	})
+	r, err := rules.Create(ctx, promises.Rule(w.db.now(), troubled))
 	if err == nil {
 		_, err = rules.Enable(ctx, r.ID, r.Version)
 	}
 	return err
-}
-
-// briefly are the options of all tasks: short leases, few errors, and as many lapses as there are.
-func briefly() model.Options {
-	errs, lapses := maxErrors, 1000
-	return model.Options{
-		WorkerTimeout: lease, PingInterval: lease / 4, MaxLapses: &lapses,
-		Retry: &model.Retry{Strategy: model.RetryFixed, Interval: time.Second, MaxErrors: &errs},
-	}
 }
 
 // join adds a process.
@@ -203,8 +169,8 @@ func (w *world) living() []*process {
 func (w *world) asks(p *process, n int) {
 	for i := range 6 {
 		time.Sleep(p.draw.between(0, troubled/8))
-		typ, key := []string{work, limited}[p.draw.below(2)], fmt.Sprintf("%d-%d", n, i)
-		o := briefly()
+		typ, key := []string{promises.Work, promises.Limited}[p.draw.below(2)], fmt.Sprintf("%d-%d", n, i)
+		o := promises.Options()
 		var sent producer.Sent
 		if p.sure(fmt.Sprintf("sends %s/%s", typ, key), func(ctx context.Context) (err error) {
 			sent, err = p.producer.SendJSON(ctx, typ, []byte(`{}`), producer.Key(key), producer.Lease(o.PingInterval, o.WorkerTimeout),
@@ -212,30 +178,25 @@ func (w *world) asks(p *process, n int) {
 			return err
 		}) {
 			w.mu.Lock()
-			w.sent[sent.ID] = true
+			w.asked.Tasks[sent.ID] = true
 			w.mu.Unlock()
 		}
 	}
 	key := fmt.Sprint(n)
 	if p.sure("starts the flow "+key, func(ctx context.Context) error {
-		_, err := p.flows.Start(ctx, graph.Spec{Key: key, Nodes: []graph.NodeSpec{
-			{ID: "a", Type: node, OnFailure: graph.Continue, Options: briefly()},
-			{ID: "b", Type: node, After: []string{"a"}, Join: graph.Join{Strategy: graph.AllEnded}, OnFailure: graph.Continue, Options: briefly()},
-			{ID: "c", Type: node, After: []string{"a"}, Join: graph.Join{Strategy: graph.AllEnded}, OnFailure: graph.Continue, Options: briefly()},
-			{ID: "d", Type: node, After: []string{"b", "c"}, Join: graph.Join{Strategy: graph.AllEnded}, OnFailure: graph.Continue, Options: briefly()},
-		}})
+		_, err := p.flows.Start(ctx, promises.Flow(key))
 		return err
 	}) {
 		w.mu.Lock()
-		w.flows["-/"+key] = true
+		w.asked.Flows["-/"+key] = true
 		w.mu.Unlock()
 	}
 	if p.sure("publishes the plan "+key, func(ctx context.Context) error {
-		_, err := p.plans.Publish(ctx, repeat.Spec{PlanID: key, Station: step, PlanType: repeat.Second, PlanValue: 1, PlanRepet: 3, NoKeep: true, Messages: []any{1}, Options: briefly()})
+		_, err := p.plans.Publish(ctx, promises.Plan(key))
 		return err
 	}) {
 		w.mu.Lock()
-		w.plans["-/"+key] = true
+		w.asked.Plans["-/"+key] = true
 		w.mu.Unlock()
 	}
 }
@@ -252,7 +213,7 @@ func (w *world) heal() {
 
 // begins notes that a handler begins, and looks whether it may.
 func (w *world) begins(p *process, ctx context.Context, e *consumer.Execution) *execution {
-	x := &execution{p: p, ctx: ctx, task: e.TaskID, typ: e.Type, name: e.ID, began: time.Now()}
+	x := &execution{Execution: promises.Execution{Name: e.ID, Began: time.Now()}, p: p, ctx: ctx, task: e.TaskID, typ: e.Type}
 	w.note(p.name, "runs %s, try %d, token %v", e.TaskID, e.Attempt, e.Token)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,11 +232,11 @@ func (w *world) begins(p *process, ctx context.Context, e *consumer.Execution) *
 			together++
 		}
 	}
-	if x.typ == limited && together > atOnce {
-		w.violated("%d tasks of the type %s run, and %d may", together, limited, atOnce)
+	if x.typ == promises.Limited && together > promises.AtOnce {
+		w.violated("%d tasks of the type %s run, and %d may", together, promises.Limited, promises.AtOnce)
 	}
 	w.running[x] = true
-	w.ran[x.task] = append(w.ran[x.task], x)
+	w.ran[x.task] = append(w.ran[x.task], &x.Execution)
 	return x
 }
 
@@ -294,5 +255,8 @@ func (w *world) ends(x *execution, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.running, x)
-	x.ended, x.err = time.Now(), err
+	x.Ended = time.Now()
+	if err != nil {
+		x.Err = err.Error()
+	}
 }

@@ -66,6 +66,16 @@ func (d *Deployment) Restart(ctx context.Context) error {
 	}
 }
 
+// PID is the id of the server's process; 0 = it is not a process that was started here. It changes with a restart.
+func (d *Deployment) PID() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p, ok := d.server.(*process); ok && !d.closed {
+		return p.server.PID()
+	}
+	return 0
+}
+
 // Close ends the server and removes its data. Further calls return the same.
 func (d *Deployment) Close() error {
 	d.mu.Lock()

@@ -53,8 +53,14 @@ func TestAServerThatIsRestartedHasItsDataAndItsAddress(t *testing.T) {
 			things := Fresh(t, Connect(t, uri)).Collection("things")
 			_, err := things.InsertOne(t.Context(), bson.M{"_id": 1})
 			require.NoError(t, err)
+			first := d.PID()
 			require.NoError(t, d.Restart(t.Context()))
 			require.Equal(t, uri, d.URI)
+			if name == "process" {
+				require.NotEqual(t, first, d.PID())
+			} else {
+				require.Zero(t, d.PID())
+			}
 			n, err := things.CountDocuments(t.Context(), bson.M{})
 			require.NoError(t, err)
 			require.EqualValues(t, 1, n)

@@ -12,6 +12,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
+// Program is a server of a test's own, which runs as a process: the arguments, with the program first, say where it
+// listens on 127.0.0.1 and in which directory it keeps its data. It is writable from the start.
+func Program(name string, args func(port, data string) []string) Engine {
+	return Engine{Name: name, Start: func(ctx context.Context) (*Deployment, error) {
+		return startProcess(ctx, program{name: name, args: args})
+	}}
+}
+
 // Mongod is MongoDB's server on PATH, as a replica set of one member.
 func Mongod() Engine {
 	return Engine{Name: "mongod", Start: func(ctx context.Context) (*Deployment, error) {

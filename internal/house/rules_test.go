@@ -100,12 +100,14 @@ var mayImport = map[string][]string{
 	"internal/fakeworker": {"core", "internal/store"},
 	"internal/fakeissuer": {},
 	"internal/flowmodel":  {"flow/graph"},
+	"internal/promises":   {"core", "internal/store"},
 	"internal/proxy":      {},
 	"internal/scenario":   {},
 	"internal/testdb":     {"internal/engine", "internal/embedded", "internal/proxy"},
 	"mstest":              {"core", "producer", "admin", "consumer", "internal/engine", "internal/embedded", "internal/container"},
 	"internal/container":  {"internal/engine"},
 	"integration":         {},
+	"integration/chaos":   {},
 	"integration/sim":     {},
 	"internal/house/...":  {},
 	"docs/tutorial":       {"model", "producer", "consumer", "periodic", "periodic/schedule"},
@@ -166,7 +168,7 @@ var unreachable = []struct {
 
 // testKits are packages that only tests import, internal/proxy excepted, which a bench puts
 // before the server, and the tutorial's service: nobody explains their log lines.
-var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/container", "internal/engine", "internal/fakeissuer", "internal/fakeworker", "internal/flowmodel", "internal/proxy", "internal/scenario", "internal/house/...", "docs/..."}
+var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/container", "internal/engine", "internal/fakeissuer", "internal/fakeworker", "internal/flowmodel", "internal/promises", "internal/proxy", "internal/scenario", "internal/house/...", "docs/..."}
 
 // told are the packages whose log lines docs/reference.md explains: what an operator of
 // a worker, a producer or an embedded server may see.

@@ -1,0 +1,71 @@
+package promises
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// The types of tasks.
+const (
+	Work    = "work"    // sent by processes
+	Limited = "limited" // the same; at most AtOnce of them run at the same time
+	Ticked  = "ticked"  // of the rule
+	Node    = "node"    // of flows
+	Step    = "step"    // of plans
+)
+
+// Types are all of them.
+var Types = []string{Work, Limited, Ticked, Node, Step}
+
+const (
+	AtOnce    = 2               // tasks of the type Limited that run at the same time
+	Lease     = 4 * time.Second // of an execution
+	MaxErrors = 3               // of a task
+	Steps     = 3               // of a plan
+	RuleName  = "rule"
+
+	every = 5 * time.Second // the rule ticks
+)
+
+// Options are those of all tasks: short leases, few errors, and as many lapses as there are.
+func Options() model.Options {
+	errs, lapses := MaxErrors, 1_000_000
+	return model.Options{
+		WorkerTimeout: Lease, PingInterval: Lease / 4, MaxLapses: &lapses,
+		Retry: &model.Retry{Strategy: model.RetryFixed, Interval: time.Second, MaxErrors: &errs},
+	}
+}
+
+// after are the nodes of a flow, with those that each waits for.
+var after = map[string][]string{"a": nil, "b": {"a"}, "c": {"a"}, "d": {"b", "c"}}
+
+// Flow is a flow whose nodes go on when one of them has failed.
+func Flow(key string) graph.Spec {
+	s := graph.Spec{Key: key}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		n := graph.NodeSpec{ID: id, Type: Node, After: after[id], OnFailure: graph.Continue, Options: Options()}
+		if len(n.After) > 0 {
+			n.Join = graph.Join{Strategy: graph.AllEnded}
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	return s
+}
+
+// Plan is a plan with a step each second.
+func Plan(id string) repeat.Spec {
+	return repeat.Spec{PlanID: id, Station: Step, PlanType: repeat.Second, PlanValue: 1, PlanRepet: Steps, NoKeep: true, Messages: []any{1}, Options: Options()}
+}
+
+// Rule is a rule that ticks from soon after now, for so long.
+func Rule(now time.Time, lasts time.Duration) schedule.Spec {
+	from := now.Truncate(every).Add(2 * every)
+	return schedule.Spec{
+		Name: RuleName, Cron: fmt.Sprintf("*/%d * * * * *", int(every.Seconds())), Type: Ticked, StartAt: from, EndAt: from.Add(lasts), Options: Options(),
+	}
+}

@@ -116,6 +116,14 @@ plans: ## 2,000 plans, processes killed and frozen: each step succeeds once, in 
 sim: ## 10,000 simulated deployments in virtual time, in which everything goes wrong: the promises are kept
 	MSCHEDULER_SIM_SEEDS=10000 $(GO) test -v -count=1 -timeout 6h -run TestPromises ./integration/sim
 
+# The nemesis draws from CHAOS_SEED; it is printed.
+CHAOS_TIME ?= 1m
+CHAOS_SEED ?=
+
+.PHONY: chaos
+chaos: ## real processes, CHAOS_TIME (1m) on each engine: killed, frozen, cut off, servers too: no promise is broken
+	MSCHEDULER_CHAOS_TIME=$(CHAOS_TIME) MSCHEDULER_CHAOS_SEED=$(CHAOS_SEED) $(GO) test -v -count=1 -timeout 0 -run TestChaos ./integration/chaos
+
 .PHONY: zones
 zones: ## the time zone database of this Go release becomes that of periodic rules
 	cp "$$($(GO) env GOROOT)/lib/time/zoneinfo.zip" internal/calendar/zoneinfo.zip

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -18,20 +19,57 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 // op is one write of a client to one task, and whether it was applied.
 type op struct {
-	task, kind, exec string
-	applied          bool
+	task, kind, exec, worker string
+	applied                  bool
 }
 
-// oneHolder is what a task is to those who write to it: nobody holds it, or exactly one
-// execution does, until it ends or is taken as lapsed. Whoever is refused must have met
-// somebody. A claim may also be refused because the claimant had read too early, or have
-// been won and taken as lapsed before the claimant could look.
-var oneHolder = porcupine.NondeterministicModel{
-	Init: func() []any { return []any{""} },
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// after is what the pure rules make of a task; nil = they refuse it.
+func (o op) after(t *model.Task) *model.Task {
+	eff := lifecycle.ResolveOptions(t.Options)
+	_, w := lifecycle.ExecutionOf(t, o.exec)
+	var after *model.Task
+	var err error
+	switch o.kind {
+	case "claim":
+		after, _ = lifecycle.Claim(t, lifecycle.Claimant{WorkerID: o.worker, ExecID: o.exec}, eff, noon)
+	case "ping":
+		after = t // it changes nothing of what is looked at here
+	case "expire":
+		after = lifecycle.Expire(t, eff, far, 0)
+	case "cancel":
+		after, err = lifecycle.Cancel(t, "", eff, noon)
+	case "retry":
+		after, err = lifecycle.RetryNow(t, "", eff, noon)
+	case "resolve":
+		after, err = lifecycle.Resolve(t, "", eff, noon)
+	default:
+		after, err = lifecycle.Finish(t, o.exec, outcomes[o.kind], eff, noon, 0)
+	}
+	if err != nil || (o.kind == "ping" || o.kind == "expire") && (w == nil || !w.Open()) {
+		return nil
+	}
+	return after
+}
+
+// outcomes are the ways in which an execution ends.
+var outcomes = map[string]lifecycle.Outcome{
+	"succeed": lifecycle.Success(bson.RawValue{}), "fail": lifecycle.Failed(failkind.Error, "as it was told"), "release": lifecycle.Failed(failkind.Released, ""),
+}
+
+// byTheRules is a task on which one client after the other acts, as the pure rules say. A client whose claim was
+// refused may have read too early, or won and lost the task again before it looked. One that looks for lapsed
+// leases may be refused because of a ping.
+var byTheRules = porcupine.NondeterministicModel{
+	Init: func() []any {
+		return []any{lifecycle.NewTask(lifecycle.Draft{Type: chaosWork.Name(), Options: historyTask}, noon)}
+	},
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byTask := map[string][]porcupine.Operation{}
 		for _, o := range history {
@@ -41,34 +79,40 @@ var oneHolder = porcupine.NondeterministicModel{
 		return slices.Collect(maps.Values(byTask))
 	},
 	Step: func(state, input, _ any) []any {
-		holder, o := state.(string), input.(op) //nolint:forcetypeassert // as above
-		only := func(legal bool, next string) []any {
-			if legal {
-				return []any{next}
-			}
-			return nil
-		}
+		t, o := state.(*model.Task), input.(op) //nolint:forcetypeassert // as above
+		after := o.after(t)
 		switch {
-		case o.kind == "claim" && o.applied:
-			return only(holder == "", o.exec)
-		case o.kind == "claim" && holder == "":
-			return []any{"", o.exec}
-		case o.kind == "claim", o.kind == "expire" && !o.applied: // an expired one may have been pinged
-			return []any{holder}
-		case o.kind == "finish" && o.applied:
-			return only(holder == o.exec, "ended")
-		case o.applied: // released, expired
-			return only(holder == o.exec, "")
+		case o.applied && after == nil:
+			return nil
+		case o.applied:
+			return []any{after}
+		case after == nil, o.kind == "expire":
+			return []any{t}
+		case o.kind == "claim":
+			return []any{t, after}
 		default:
-			return only(holder != o.exec, holder)
+			return nil // it should have been applied
 		}
 	},
+	Equal: func(a, b any) bool { return matters(a.(*model.Task)) == matters(b.(*model.Task)) }, //nolint:forcetypeassert // as above
 }
+
+// matters is what decides about what may be done with a task.
+func matters(t *model.Task) string {
+	open := ""
+	if w := openIn(t); w != nil {
+		open = w.ExecID
+	}
+	return fmt.Sprint(t.Status, " ", open, " ", t.CancelRequestedAt.IsZero())
+}
+
+// historyTask is a task whose first error makes it Pending, and which may lapse as often as it does.
+var historyTask = model.Options{NeedManual: new(true), Retry: &model.Retry{Strategy: model.RetryNone}, MaxLapses: new(1_000_000)}
 
 func TestClaimsAndEndsAreLinearizable(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		ids := a.send(e.Of(30, 10))
+		ids := a.send(e.Of(30, 10), producer.NeedManual(true), producer.Retry(*historyTask.Retry), producer.MaxLapses(*historyTask.MaxLapses))
 		var mu sync.Mutex
 		var history []porcupine.Operation
 		counts := map[string]int{}
@@ -90,13 +134,14 @@ func TestClaimsAndEndsAreLinearizable(t *testing.T) {
 		}
 		wg.Wait()
 		t.Log(counts)
-		for _, kind := range []string{"claim true", "claim false", "finish true", "release true", "expire true"} {
-			require.Positive(t, counts[kind], "the history has none: %s", kind)
+		for _, kind := range []string{"claim", "expire", "ping", "succeed", "fail", "release", "cancel", "retry", "resolve"} {
+			require.Positive(t, counts[kind+" true"], "the history has none: %s", kind)
 		}
-		require.Positive(t, counts["finish false"]+counts["release false"], "nobody was fenced")
-		held := oneHolder.ToModel()
-		for _, ops := range held.Partition(history) {
-			if !porcupine.CheckOperations(held, ops) {
+		require.Positive(t, counts["claim false"])
+		require.Positive(t, counts["ping false"]+counts["succeed false"]+counts["release false"], "nobody was fenced")
+		m := byTheRules.ToModel()
+		for _, ops := range m.Partition(history) {
+			if !porcupine.CheckOperations(m, ops) {
 				slices.SortFunc(ops, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 				for _, o := range ops {
 					t.Logf("%9d to %9d µs: %+v", o.Call/1000, o.Return/1000, o.Input)
@@ -108,8 +153,42 @@ func TestClaimsAndEndsAreLinearizable(t *testing.T) {
 	})
 }
 
+// Histories that the rules do not allow are refused. A model that accepts everything proves nothing.
+func TestAHistoryThatTheRulesForbidIsRefused(t *testing.T) {
+	t.Parallel()
+	claim, other := op{kind: "claim", exec: "x", worker: "1", applied: true}, op{kind: "claim", exec: "y", worker: "2", applied: true}
+	of := func(kind, exec string, applied bool) op { return op{kind: kind, exec: exec, applied: applied} }
+	for name, row := range map[string]struct {
+		legal bool
+		ops   []op
+	}{
+		"one after the other":              {true, []op{claim, of("ping", "x", true), of("release", "x", true), other, of("succeed", "y", true)}},
+		"two at once":                      {false, []op{claim, other}},
+		"a takeover":                       {true, []op{claim, of("expire", "x", true), other, of("succeed", "x", false), of("succeed", "y", true)}},
+		"a late result":                    {false, []op{claim, of("expire", "x", true), other, of("succeed", "x", true)}},
+		"a ping of a lost lease":           {false, []op{claim, of("expire", "x", true), of("ping", "x", true)}},
+		"a holder that is fenced":          {false, []op{claim, of("succeed", "x", false)}},
+		"a claim of an ended task":         {false, []op{claim, of("succeed", "x", true), other}},
+		"a cancel with an open execution":  {true, []op{claim, of("cancel", "", true), of("ping", "x", true), of("release", "x", true), of("retry", "", true), other}},
+		"a claim after a cancel":           {false, []op{of("cancel", "", true), claim}},
+		"a cancel after the end":           {false, []op{claim, of("succeed", "x", true), of("cancel", "", true)}},
+		"a person resolves":                {true, []op{claim, of("fail", "x", true), of("resolve", "", true), of("resolve", "", false)}},
+		"a resolve of what runs":           {false, []op{claim, of("resolve", "", true)}},
+		"a resolve that should have gone":  {false, []op{claim, of("fail", "x", true), of("resolve", "", false)}},
+		"a success that is run once again": {false, []op{claim, of("succeed", "x", true), of("retry", "", true)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			history := make([]porcupine.Operation, len(row.ops))
+			for i, o := range row.ops {
+				history[i] = porcupine.Operation{Input: o, Call: int64(2 * i), Return: int64(2*i + 1)}
+			}
+			require.Equal(t, row.legal, porcupine.CheckOperations(byTheRules.ToModel(), history))
+		})
+	}
+}
+
 // historian is a client that claims batches, expires what others hold and ends what it
-// holds, as a worker does.
+// holds, as a worker does, and cancels, retries and resolves tasks as a person does.
 type historian struct {
 	*arena
 	client int
@@ -136,15 +215,22 @@ func (c *historian) turn() {
 	then := far.Add(time.Duration(6*c.turns+c.client) * time.Millisecond)
 	var claims, expiries []store.Write
 	for _, task := range tasks {
-		eff := lifecycle.ResolveOptions(task.Options, model.Options{MaxLapses: new(1_000_000)})
-		if after, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: fmt.Sprint(c.client), ExecID: exec}, eff, now); no == "" && len(claims) < 5 {
+		eff := lifecycle.ResolveOptions(task.Options)
+		if after, no := lifecycle.Claim(task, c.claimant(exec), eff, now); no == "" && len(claims) < 5 {
 			claims = append(claims, store.Write{Before: task, After: after})
 		} else if open := openIn(task); open != nil && c.random.IntN(8) == 0 && len(expiries) < 2 {
 			expiries = append(expiries, store.Write{Before: task, After: lifecycle.Expire(task, eff, then, 0), Lapsed: open.ExecID, At: then})
 		}
 	}
 	c.write("expire", "", expiries)
-	c.endAll(exec, c.write("claim", exec, claims))
+	held := c.write("claim", exec, claims)
+	c.ping(exec, held)
+	c.person(tasks)
+	c.endAll(exec, held)
+}
+
+func (c *historian) claimant(exec string) lifecycle.Claimant {
+	return lifecycle.Claimant{WorkerID: fmt.Sprint(c.client), ExecID: exec}
 }
 
 func openIn(t *model.Task) *model.WorkerState {
@@ -165,7 +251,7 @@ func (c *historian) write(kind, exec string, writes []store.Write) (applied []*m
 		return nil
 	}
 	for i, w := range written {
-		o := op{task: writes[i].After.ID, kind: kind, exec: exec, applied: w.Applied}
+		o := op{task: writes[i].After.ID, kind: kind, exec: exec, worker: fmt.Sprint(c.client), applied: w.Applied}
 		if kind == "expire" {
 			o.exec = writes[i].Lapsed
 		}
@@ -177,17 +263,63 @@ func (c *historian) write(kind, exec string, writes []store.Write) (applied []*m
 	return applied
 }
 
+// ping extends the leases of what it holds.
+func (c *historian) ping(exec string, held []*model.Task) {
+	pings := make([]store.Ping, len(held))
+	for i, task := range held {
+		index, _ := lifecycle.ExecutionOf(task, exec)
+		pings[i] = store.Ping{ID: task.ID, ExecID: exec, Index: index, Until: c.store.Clock.Now().Add(time.Minute)}
+	}
+	call := clock.System().Monotonic()
+	lost, err := c.store.Tasks.Pings(c.t.Context(), pings, 0)
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	for _, task := range held {
+		gone := slices.ContainsFunc(lost, func(p store.Ping) bool { return p.ID == task.ID })
+		c.record(c.client, op{task: task.ID, kind: "ping", exec: exec, applied: !gone}, call)
+	}
+}
+
+// person does to a task what suits how it was read, or anything.
+func (c *historian) person(tasks map[string]*model.Task) {
+	id := c.ids[c.random.IntN(len(c.ids))]
+	kinds := map[model.Status][]string{
+		model.StatusPending: {"resolve", "retry", "retry"}, model.StatusCancelled: {"retry"}, model.StatusExecuting: {"cancel", "resolve"},
+	}[tasks[id].Status]
+	if len(kinds) == 0 || c.random.IntN(4) == 0 {
+		kinds = []string{"cancel", "retry", "resolve"}
+	}
+	kind := kinds[c.random.IntN(len(kinds))]
+	do := map[string]func() (*model.Task, error){
+		"cancel":  func() (*model.Task, error) { return c.p.Cancel(c.t.Context(), id, "") },
+		"retry":   func() (*model.Task, error) { return c.p.Retry(c.t.Context(), id, "") },
+		"resolve": func() (*model.Task, error) { return c.p.Resolve(c.t.Context(), id, "") },
+	}[kind]
+	call := clock.System().Monotonic()
+	_, err := do()
+	if refused := (*model.RefusedError)(nil); err != nil && !errors.As(err, &refused) {
+		c.t.Error(err)
+		return
+	}
+	c.record(c.client, op{task: id, kind: kind, applied: err == nil}, call)
+}
+
 func (c *historian) endAll(exec string, held []*model.Task) {
 	for _, task := range held {
-		kind, out := "release", lifecycle.Failed(failkind.Released, "")
-		if c.random.IntN(10) == 0 {
-			kind, out = "finish", lifecycle.Success(bson.RawValue{})
+		kind := "release"
+		switch n := c.random.IntN(20); {
+		case n == 0:
+			kind = "succeed"
+		case n < 7:
+			kind = "fail"
 		}
 		call := clock.System().Monotonic()
 		for {
-			after, err := lifecycle.Finish(task, exec, out, lifecycle.ResolveOptions(task.Options), c.store.Clock.Now(), 0)
+			after, err := lifecycle.Finish(task, exec, outcomes[kind], lifecycle.ResolveOptions(task.Options), c.store.Clock.Now(), 0)
 			if err != nil { // fenced, as a read told
-				c.record(c.client, op{task.ID, kind, exec, false}, call)
+				c.record(c.client, op{task: task.ID, kind: kind, exec: exec}, call)
 				break
 			}
 			written, err := c.store.Tasks.Writes(c.t.Context(), []store.Write{{Before: task, After: after}}, 0)
@@ -196,10 +328,12 @@ func (c *historian) endAll(exec string, held []*model.Task) {
 				return
 			}
 			if written[0].Applied {
-				c.record(c.client, op{task.ID, kind, exec, true}, call)
+				c.record(c.client, op{task: task.ID, kind: kind, exec: exec, applied: true}, call)
 				break
 			}
-			task = written[0].Current
+			if !written[0].Held { // otherwise the same again
+				task = written[0].Current
+			}
 		}
 	}
 }

@@ -187,7 +187,7 @@ func (c *child) parts() (runs []func(context.Context) error, err error) {
 			Database: c.db, WorkerID: c.Name, Concurrency: 6, ShutdownTimeout: -1, PollInterval: 5 * time.Second, NoStream: c.NoStream, Clock: &c.clock, Logger: logger,
 			OnEvent: func(e consumer.Event) {
 				switch e.Kind {
-				case workerevent.TakenOver, workerevent.Fenced, workerevent.LeaseLost:
+				case workerevent.TakenOver, workerevent.Lapsed, workerevent.Fenced, workerevent.LeaseLost:
 					c.tell(report{Event: string(e.Kind), ID: e.TaskID})
 				}
 			},
@@ -232,7 +232,7 @@ func (c *child) tell(r report) {
 func (c *child) handle(ctx context.Context, e *consumer.Execution) (string, error) {
 	s := c.target.begin(ctx, c.Name, e)
 	takes := rand.N(600 * time.Millisecond)
-	if rand.IntN(20) == 0 {
+	if rand.IntN(6) == 0 {
 		takes = rand.N(2 * promises.Lease)
 	}
 	deaf := rand.IntN(5) == 0

@@ -22,6 +22,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/promises"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/producer"
@@ -230,7 +231,7 @@ func (w *world) close() {
 // table is what happened, in numbers.
 func (w *world) table(s *promises.Stored) string {
 	var out strings.Builder
-	row := func(name string, n any) { fmt.Fprintf(&out, "  %-40s %8v\n", name, n) }
+	row := func(name string, n any) { fmt.Fprintf(&out, "  %-46s %8v\n", name, n) }
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	total := 0
@@ -244,9 +245,10 @@ func (w *world) table(s *promises.Stored) string {
 		row("flows, plans, ticks", fmt.Sprintf("%d, %d, %d", len(s.Flows), len(s.Plans), len(s.Runs)))
 	}
 	row("executions", w.effects.execs)
-	row("takeovers", w.events["taken_over"])
-	row("leases lost in time", w.events["lease_lost"])
-	row("late results refused by the database", w.events["fenced"])
+	row("takeovers", w.events[workerevent.TakenOver])
+	row("lapsed leases of which the tasks were queued", w.events[workerevent.Lapsed])
+	row("leases lost in time", w.events[workerevent.LeaseLost])
+	row("late results refused by the database", w.events[workerevent.Fenced])
 	row("late effects refused by the target", w.effects.refused)
 	row("repeated effects absorbed by their keys", w.effects.repeated)
 	row("violations", len(w.wrong))

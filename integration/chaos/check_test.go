@@ -1,0 +1,92 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/promises"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// during is a span of the seconds after noon.
+func during(from, to float64) span {
+	at := func(s float64) time.Time { return noon.Add(time.Duration(s * float64(time.Second))) }
+	return span{at(from), at(to)}
+}
+
+func TestTheTargetAppliesAnEffectOnceAndRefusesALateOne(t *testing.T) {
+	f := newEffects()
+	defer f.Close()
+	require.True(t, f.take("t", "1", call{What: "begin", Exec: "first"}))
+	require.True(t, f.take("t", "2", call{What: "begin", Exec: "second"}))
+	require.False(t, f.take("t", "1", call{What: "effect", Exec: "first"}), "a later execution is known")
+	require.True(t, f.take("t", "2", call{What: "effect", Exec: "second"}))
+	require.True(t, f.take("t", "3", call{What: "effect", Exec: "third"}), "its key is known")
+	require.Equal(t, 1, f.tasks["t"].effects)
+	require.Equal(t, 1, f.repeated)
+	require.Equal(t, 1, f.refused)
+}
+
+func TestHowLongTooManyRunIsMeasuredWithoutStalls(t *testing.T) {
+	require.Zero(t, crowded([]span{during(0, 1), during(1, 2)}, 1))
+	require.Equal(t, time.Second, crowded([]span{during(0, 2), during(1, 3)}, 1))
+	require.Zero(t, crowded([]span{during(0, 2), during(1, 3)}, 2))
+	require.Equal(t, time.Second, crowded([]span{during(0, 4), during(1, 2), during(3, 3.5)}, 1), "not both together")
+}
+
+// What the target knows that the database cannot know is found.
+func TestEachThingThatTheTargetSeesIsFound(t *testing.T) {
+	for want, wrong := range map[string]func(f *effects){
+		"": func(*effects) {},
+		"two executions of t have the fencing token 1": func(f *effects) {
+			f.take("t", "1", call{What: "begin", Exec: "second", Type: promises.Work, At: noon})
+		},
+		"two executions of t held it at once for 1s": func(f *effects) {
+			f.take("t", "2", call{What: "begin", Exec: "second", Type: promises.Work, At: noon, Spans: []span{during(0, 1)}})
+		},
+		"t succeeded, and its effect was applied 0 times": func(f *effects) { f.tasks["t"].effects = 0 },
+		"t succeeded by won, whose effect was refused":    func(f *effects) { f.tasks["t"].execs["won"].refused = true },
+		"more than 2 tasks of the type limited ran at once for 1s": func(f *effects) {
+			for n := range promises.AtOnce + 1 {
+				f.take(fmt.Sprint(n), "1", call{What: "begin", Exec: fmt.Sprint(n), Type: promises.Limited, At: noon, Spans: []span{during(0, 1)}})
+			}
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			f := newEffects()
+			defer f.Close()
+			f.take("t", "1", call{What: "begin", Exec: "won", Type: promises.Work, At: noon})
+			f.take("t", "1", call{What: "effect", Exec: "won"})
+			f.take("t", "1", call{What: "end", Exec: "won", At: noon.Add(time.Second), Spans: []span{during(0, 1)}})
+			wrong(f)
+			task := &model.Task{ID: "t", Status: model.StatusSuccess, WorkerStates: []model.WorkerState{{ExecID: "won", SuccessTime: noon}}}
+			task.Result.Type, task.Result.Value, _ = bson.MarshalValue("won")
+			found := []string{""}
+			f.check(&promises.Stored{Tasks: map[string]*model.Task{"t": task}}, func(_, format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) })
+			require.Contains(t, found, want)
+			if want == "" {
+				require.Len(t, found, 1)
+			}
+		})
+	}
+}
+
+func TestTheMembersOfAReplicaSetAreNamedByTheirProxies(t *testing.T) {
+	names := map[string]string{"one:1": "127.0.0.1:11", "two:2": "127.0.0.1:12"}
+	answer, err := bson.Marshal(bson.D{{Key: "hosts", Value: bson.A{"one:1", "two:2"}}, {Key: "me", Value: "two:2"}, {Key: "primary", Value: "one:1"}, {Key: "setName", Value: "one:1"}})
+	require.NoError(t, err)
+	var got bson.D
+	require.NoError(t, bson.Unmarshal(renamed("hello", answer, names), &got))
+	require.Equal(t, bson.D{
+		{Key: "hosts", Value: bson.A{"127.0.0.1:11", "127.0.0.1:12"}}, {Key: "me", Value: "127.0.0.1:12"}, {Key: "primary", Value: "127.0.0.1:11"}, {Key: "setName", Value: "one:1"},
+	}, got)
+	require.Equal(t, bson.Raw(answer), renamed("find", answer, names))
+}

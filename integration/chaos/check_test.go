@@ -49,8 +49,8 @@ func TestEachThingThatTheTargetSeesIsFound(t *testing.T) {
 		"two executions of t have the fencing token 1": func(f *effects) {
 			f.take("t", "1", call{What: "begin", Exec: "second", Type: promises.Work, At: noon})
 		},
-		"two executions of t held it at once for 1s": func(f *effects) {
-			f.take("t", "2", call{What: "begin", Exec: "second", Type: promises.Work, At: noon, Spans: []span{during(0, 1)}})
+		"an execution of t on a held it for 500ms after another had begun on b": func(f *effects) {
+			f.take("t", "2", call{What: "begin", Exec: "second", Type: promises.Work, Worker: "b", At: noon.Add(time.Second / 2)})
 		},
 		"t succeeded, and its effect was applied 0 times": func(f *effects) { f.tasks["t"].effects = 0 },
 		"t succeeded by won, whose effect was refused":    func(f *effects) { f.tasks["t"].execs["won"].refused = true },
@@ -63,7 +63,7 @@ func TestEachThingThatTheTargetSeesIsFound(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			f := newEffects()
 			defer f.Close()
-			f.take("t", "1", call{What: "begin", Exec: "won", Type: promises.Work, At: noon})
+			f.take("t", "1", call{What: "begin", Exec: "won", Type: promises.Work, Worker: "a", At: noon})
 			f.take("t", "1", call{What: "effect", Exec: "won"})
 			f.take("t", "1", call{What: "end", Exec: "won", At: noon.Add(time.Second), Spans: []span{during(0, 1)}})
 			wrong(f)

@@ -232,10 +232,10 @@ func (c *child) tell(r report) {
 func (c *child) handle(ctx context.Context, e *consumer.Execution) (string, error) {
 	s := c.target.begin(ctx, c.Name, e)
 	takes := rand.N(600 * time.Millisecond)
-	if rand.IntN(6) == 0 {
+	if rand.IntN(3) == 0 {
 		takes = rand.N(2 * promises.Lease)
 	}
-	deaf := rand.IntN(5) == 0
+	deaf := rand.IntN(3) == 0
 	s.stay(takes/2, deaf)
 	refused := !s.effect()
 	s.stay(takes/2, deaf)

@@ -9,9 +9,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +32,7 @@ type nemesis struct {
 	going sync.WaitGroup
 
 	server chan struct{} // holds a token while nothing is wrong with the servers
+	mayNot atomic.Bool   // ask the primary to step down
 }
 
 // fault is one kind of fault. It draws what it needs, and returns what it does, which takes its time; nil = it
@@ -99,7 +102,14 @@ func (n *nemesis) rage(ctx context.Context) {
 	n.going.Wait()
 }
 
-func (n *nemesis) victim() *process { return n.w.processes[n.draw.IntN(len(n.w.processes))] }
+// victim is mostly a worker.
+func (n *nemesis) victim() *process {
+	p := n.w.processes[n.draw.IntN(len(n.w.processes))]
+	if !p.role.Worker {
+		p = n.w.processes[n.draw.IntN(len(n.w.processes))]
+	}
+	return p
+}
 
 func (n *nemesis) kill() func(context.Context) error {
 	p, later, same := n.victim(), n.between(0, 4*time.Second), n.draw.IntN(2) == 0
@@ -201,16 +211,20 @@ func (n *nemesis) fillDisk() func(context.Context) error {
 	}, "has no room on its disk, for %v", lasts)
 }
 
-// stepDown asks the primary to step down for a while. Who may not is told once.
+// stepDown asks the primary to step down for a while. Who may not asks once.
 func (n *nemesis) stepDown() func(context.Context) error {
+	if n.mayNot.Load() {
+		return nil
+	}
 	return n.onServer(func(ctx context.Context) error {
 		err := n.w.db.Client().Database("admin").RunCommand(ctx, bson.D{
 			{Key: "replSetStepDown", Value: 10}, {Key: "secondaryCatchUpPeriodSecs", Value: 5}, {Key: "force", Value: true},
 		}).Err()
 		var refused mongo.CommandError
-		if errors.As(err, &refused) && (refused.Code == unauthorized || refused.Code == noCommand) {
-			n.w.note("server", "does not step down: %v", err)
-			n.w.cannot("primary steps down")
+		if errors.As(err, &refused) && slices.Contains(forGoodRefused, refused.Code) {
+			n.mayNot.Store(true)
+			n.w.cannot("primary steps down", err)
+			return nil
 		} else if err != nil { // connections break when a primary steps down, and it may find nobody to succeed it
 			n.w.note("server", "on stepping down: %v", err)
 		}
@@ -219,11 +233,9 @@ func (n *nemesis) stepDown() func(context.Context) error {
 	}, "is asked to step down")
 }
 
-// Codes of errors.
-const (
-	unauthorized = 13
-	noCommand    = 59
-)
+// forGoodRefused are the codes of errors of who may not, or cannot: Unauthorized, CommandNotFound,
+// NoReplicationEnabled, NotImplemented.
+var forGoodRefused = []int32{13, 59, 76, 238}
 
 // killOther kills a server of others, and starts it again by their command.
 func (n *nemesis) killOther() func(context.Context) error {

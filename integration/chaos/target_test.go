@@ -205,7 +205,8 @@ func (f *effects) take(key, token string, c call) bool {
 	return true
 }
 
-// grace is for how long two may run at once: as long as a process that wakes takes to hear that it has lost its lease.
+// grace is for how long an execution may go on after another has begun: as long as a process that wakes takes to hear
+// that it has lost its lease.
 const grace = 300 * time.Millisecond
 
 // check looks at what the target saw of the tasks as they are stored in the end.
@@ -216,11 +217,14 @@ func (f *effects) check(s *promises.Stored, violated func(task, format string, v
 	var limited []span
 	for id, l := range f.tasks {
 		tokens := map[string]bool{}
-		var live []span
 		for _, exec := range l.order {
 			v := l.execs[exec]
 			ran[id] = append(ran[id], &v.Execution)
-			live = append(live, v.spans...)
+			for _, later := range l.execs {
+				if d := v.wentOn(later); d > grace {
+					violated(id, "an execution of %s on %s held it for %v after another had begun on %s", id, v.worker, d, later.worker)
+				}
+			}
 			if v.kind == promises.Limited {
 				limited = append(limited, v.spans...)
 			}
@@ -228,9 +232,6 @@ func (f *effects) check(s *promises.Stored, violated func(task, format string, v
 				violated(id, "two executions of %s have the fencing token %s", id, v.token)
 			}
 			tokens[v.token] = true
-		}
-		if d := crowded(live, 1); d > grace {
-			violated(id, "two executions of %s held it at once for %v", id, d)
 		}
 		t := s.Tasks[id]
 		if t == nil || t.Status != model.StatusSuccess {
@@ -247,6 +248,21 @@ func (f *effects) check(s *promises.Stored, violated func(task, format string, v
 		violated("", "more than %d tasks of the type %s ran at once for %v", promises.AtOnce, promises.Limited, d)
 	}
 	s.Check(ran, violated)
+}
+
+// wentOn is for how long an execution went on without a stall after a later one, by its token, had begun.
+func (v *visit) wentOn(later *visit) (longest time.Duration) {
+	if later.token <= v.token {
+		return 0
+	}
+	for _, s := range v.spans {
+		from := s.From
+		if later.Began.After(from) {
+			from = later.Began
+		}
+		longest = max(longest, s.To.Sub(from))
+	}
+	return longest
 }
 
 // crowded is the longest time in which there are more than so many spans at once.

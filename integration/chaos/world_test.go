@@ -91,7 +91,8 @@ func (w *world) count(fault string) {
 }
 
 // cannot forgets a fault that could not be caused.
-func (w *world) cannot(fault string) {
+func (w *world) cannot(fault string, why error) {
+	w.note("", "%s: cannot be caused: %v", fault, why)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.faults, fault)

@@ -130,8 +130,15 @@ func (n *nemesis) freeze() func(context.Context) error {
 	return func(ctx context.Context) error { return p.freeze(ctx, lasts) }
 }
 
+// clockStep prefers a process that cannot reach the servers well: only its clocks tell it when its leases end.
 func (n *nemesis) clockStep() func(context.Context) error {
 	p, by := n.victim(), n.between(-time.Hour, time.Hour)
+	for range n.w.processes {
+		if p.net.troubled() {
+			break
+		}
+		p = n.victim()
+	}
 	if !p.take() {
 		return nil
 	}
@@ -221,7 +228,7 @@ func (n *nemesis) stepDown() func(context.Context) error {
 			{Key: "replSetStepDown", Value: 10}, {Key: "secondaryCatchUpPeriodSecs", Value: 5}, {Key: "force", Value: true},
 		}).Err()
 		var refused mongo.CommandError
-		if errors.As(err, &refused) && slices.Contains(forGoodRefused, refused.Code) {
+		if errors.As(err, &refused) && slices.Contains(mayNever, refused.Code) {
 			n.mayNot.Store(true)
 			n.w.cannot("primary steps down", err)
 			return nil
@@ -233,9 +240,9 @@ func (n *nemesis) stepDown() func(context.Context) error {
 	}, "is asked to step down")
 }
 
-// forGoodRefused are the codes of errors of who may not, or cannot: Unauthorized, CommandNotFound,
+// mayNever are the codes of errors that come again whenever it is asked: Unauthorized, CommandNotFound,
 // NoReplicationEnabled, NotImplemented.
-var forGoodRefused = []int32{13, 59, 76, 238}
+var mayNever = []int32{13, 59, 76, 238}
 
 // killOther kills a server of others, and starts it again by their command.
 func (n *nemesis) killOther() func(context.Context) error {

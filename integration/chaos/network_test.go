@@ -176,6 +176,12 @@ func (n *network) begin(t trouble) bool {
 	return true
 }
 
+func (n *network) troubled() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.busy
+}
+
 // mend ends it. What is still on its way is lost.
 func (n *network) mend() {
 	n.mu.Lock()

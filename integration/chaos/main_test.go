@@ -233,7 +233,7 @@ func (c *child) handle(ctx context.Context, e *consumer.Execution) (string, erro
 	s := c.target.begin(ctx, c.Name, e)
 	takes := rand.N(600 * time.Millisecond)
 	if rand.IntN(3) == 0 {
-		takes = rand.N(2 * promises.Lease)
+		takes = rand.N(3 * promises.Lease)
 	}
 	deaf := rand.IntN(3) == 0
 	s.stay(takes/2, deaf)

@@ -49,7 +49,7 @@ func newNemesis(w *world, seed uint64) *nemesis {
 	n.kinds = []fault{
 		{"kill", 4, n.kill},
 		{"freeze", 4, n.freeze},
-		{"clock step", 2, n.clockStep},
+		{"clock step", 4, n.clockStep},
 	}
 	for _, t := range troubles {
 		n.kinds = append(n.kinds, fault{t.name, 2, func() func(context.Context) error { return n.trouble(t) }})

@@ -4,6 +4,8 @@ package chaos
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,14 +85,15 @@ func TestAProcessReachesTheServerAgainAfterEachTrouble(t *testing.T) {
 		return admin.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
 	}
 	require.NoError(t, ping(patience))
-	for _, trouble := range troubles {
-		t.Run(trouble.name, func(t *testing.T) {
+	for i, trouble := range slices.Concat(troubles, troubles) {
+		hears := i < len(troubles)
+		t.Run(fmt.Sprint(trouble.name, ", the process hears of its end: ", hears), func(t *testing.T) {
 			require.True(t, n.begin(trouble))
 			require.False(t, n.begin(trouble), "one at a time")
 			if trouble.fate == nil || trouble.fate().Before == forGood || trouble.fate().After == forGood {
 				require.Error(t, ping(200*time.Millisecond))
 			}
-			n.mend()
+			n.mend(hears)
 			until(t, "it is well again", func() bool { return ping(time.Second) == nil })
 		})
 	}

@@ -150,14 +150,14 @@ func (n *nemesis) clockStep() func(context.Context) error {
 }
 
 func (n *nemesis) trouble(t trouble) func(context.Context) error {
-	p, lasts := n.victim(), n.between(time.Second, 3*promises.Lease)
+	p, lasts, hears := n.victim(), n.between(time.Second, 3*promises.Lease), n.draw.IntN(2) == 0
 	if !p.net.begin(t) {
 		return nil
 	}
-	n.w.note(p.role.Name, "%s, for %v", t.name, lasts)
+	n.w.note(p.role.Name, "%s, for %v; connections that it had then break: %v", t.name, lasts, hears)
 	return func(ctx context.Context) error {
 		clock.Pause(ctx, lasts)
-		p.net.mend()
+		p.net.mend(hears)
 		return nil
 	}
 }

@@ -138,8 +138,8 @@ type trouble struct {
 	fate func() proxy.Fate // nil = nobody gets through, and connections are refused
 }
 
-// forGood is longer than any trouble lasts.
-const forGood = time.Hour
+// forGood is longer than any run lasts.
+const forGood = 10_000 * time.Hour
 
 // troubles are those of a network.
 var troubles = []trouble{
@@ -182,14 +182,17 @@ func (n *network) troubled() bool {
 	return n.busy
 }
 
-// mend ends it. What is still on its way is lost.
-func (n *network) mend() {
+// mend ends it. What is still on its way is lost. Either the process hears that its connections are broken, or it
+// never hears of those again that waited for something.
+func (n *network) mend(hears bool) {
 	n.mu.Lock()
 	n.busy, n.fate = false, nil
 	n.mu.Unlock()
 	for _, p := range n.proxies {
 		p.Mend()
-		p.Drop()
+		if hears {
+			p.Drop()
+		}
 	}
 }
 

@@ -82,11 +82,16 @@ func (s *stay) look() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	if n := len(s.spans); n > 0 && now.Sub(s.spans[n-1].To) < stalled {
-		s.spans[n-1].To = now
-		return
+	s.spans = joined(s.spans, span{now, now})
+}
+
+// joined adds a span, to the last one if nothing stalled between them.
+func joined(spans []span, next span) []span {
+	if n := len(spans); n > 0 && next.From.Sub(spans[n-1].To) < stalled {
+		spans[n-1].To = next.To
+		return spans
 	}
-	s.spans = append(s.spans, span{now, now})
+	return append(spans, next)
 }
 
 // effect has the effect, unless it is refused.
@@ -184,7 +189,9 @@ func (f *effects) take(key, token string, c call) bool {
 		f.execs++
 	}
 	v.known = c.At
-	v.spans = append(v.spans, c.Spans...)
+	for _, s := range c.Spans {
+		v.spans = joined(v.spans, s)
+	}
 	l.newest = max(l.newest, token)
 	switch c.What {
 	case "effect":

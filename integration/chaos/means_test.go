@@ -41,6 +41,7 @@ func until(t *testing.T, what string, f func() bool) {
 const outOfDiskSpace = 14031
 
 func TestAServerWithoutRoomRefusesWritesAndGoesOnWhenThereIs(t *testing.T) {
+	t.Parallel()
 	server := embeddedProcess(t)
 	things := engine.Fresh(t, engine.Connect(t, server.URI)).Collection("things")
 	written := 0
@@ -72,22 +73,24 @@ func TestAServerWithoutRoomRefusesWritesAndGoesOnWhenThereIs(t *testing.T) {
 
 // Each trouble is felt, and passes.
 func TestAProcessReachesTheServerAgainAfterEachTrouble(t *testing.T) {
+	t.Parallel()
 	m, err := findMembers(t.Context(), embeddedProcess(t).URI)
 	require.NoError(t, err)
 	require.NotEmpty(t, m.set, "the proxies are found as members are")
-	n, err := m.way()
-	require.NoError(t, err)
-	t.Cleanup(n.close)
-	admin := engine.Connect(t, n.uri).Database("admin")
-	ping := func(limit time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		defer cancel()
-		return admin.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
-	}
-	require.NoError(t, ping(patience))
 	for i, trouble := range slices.Concat(troubles, troubles) {
 		hears := i < len(troubles)
 		t.Run(fmt.Sprint(trouble.name, ", the process hears of its end: ", hears), func(t *testing.T) {
+			t.Parallel()
+			n, err := m.way()
+			require.NoError(t, err)
+			t.Cleanup(n.close)
+			admin := engine.Connect(t, n.uri).Database("admin")
+			ping := func(limit time.Duration) error {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				return admin.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
+			}
+			require.NoError(t, ping(patience))
 			require.True(t, n.begin(trouble))
 			require.False(t, n.begin(trouble), "one at a time")
 			if trouble.fate == nil || trouble.fate().Before == forGood || trouble.fate().After == forGood {

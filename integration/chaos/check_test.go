@@ -52,6 +52,15 @@ func TestEachThingThatTheTargetSeesIsFound(t *testing.T) {
 		"an execution of t on a held it for 500ms after another had begun on b": func(f *effects) {
 			f.take("t", "2", call{What: "begin", Exec: "second", Type: promises.Work, Worker: "b", At: noon.Add(time.Second / 2)})
 		},
+		"a step of t had the value won, and then second": func(f *effects) {
+			f.take("t", "0", call{What: "begin", Exec: "second", Type: promises.Work, At: noon, Step: "second"})
+		},
+		"two nodes of the stream links/g ran at once for 500ms": func(f *effects) {
+			for n := range 2 {
+				_, id := promises.LinkOf("g", "s", n)
+				f.take(id, "1", call{What: "begin", Exec: id, Type: promises.Link, At: noon, Spans: []span{during(float64(n)/2, float64(n)/2+1)}})
+			}
+		},
 		"t succeeded, and its effect was applied 0 times": func(f *effects) { f.tasks["t"].effects = 0 },
 		"t succeeded by won, whose effect was refused":    func(f *effects) { f.tasks["t"].execs["won"].refused = true },
 		"more than 2 tasks of the type limited ran at once for 1s": func(f *effects) {
@@ -65,15 +74,20 @@ func TestEachThingThatTheTargetSeesIsFound(t *testing.T) {
 			defer f.Close()
 			f.take("t", "1", call{What: "begin", Exec: "won", Type: promises.Work, Worker: "a", At: noon})
 			f.take("t", "1", call{What: "effect", Exec: "won"})
-			f.take("t", "1", call{What: "end", Exec: "won", At: noon.Add(time.Second), Spans: []span{during(0, 1)}})
+			f.take("t", "1", call{What: "end", Exec: "won", At: noon.Add(time.Second), Spans: []span{during(0, 1)}, Step: "won"})
 			wrong(f)
 			task := &model.Task{ID: "t", Status: model.StatusSuccess, WorkerStates: []model.WorkerState{{ExecID: "won", SuccessTime: noon}}}
 			task.Result.Type, task.Result.Value, _ = bson.MarshalValue("won")
 			found := []string{""}
-			f.check(&promises.Stored{Tasks: map[string]*model.Task{"t": task}}, func(_, format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) })
+			stored := map[string]*model.Task{"t": task}
+			for n := range 2 {
+				node, id := promises.LinkOf("g", "s", n)
+				stored[id] = &model.Task{ID: id, Type: promises.Link, Origin: &model.Origin{ID: "links/g", Node: node.ID}}
+			}
+			f.check(&promises.Stored{Tasks: stored}, func(_, format string, values ...any) { found = append(found, fmt.Sprintf(format, values...)) })
 			require.Contains(t, found, want)
 			if want == "" {
-				require.Len(t, found, 1)
+				require.Len(t, found, 3, "the links have not ended")
 			}
 		})
 	}

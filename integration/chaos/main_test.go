@@ -237,6 +237,9 @@ func (c *child) handle(ctx context.Context, e *consumer.Execution) (string, erro
 	}
 	deaf := rand.IntN(3) == 0
 	s.stay(takes/2, deaf)
+	if e.Type == promises.Work {
+		s.step, _ = consumer.Step(ctx, "who", func(context.Context) (string, error) { return e.ID, nil }) // who was told to stop has none
+	}
 	refused := !s.effect()
 	s.stay(takes/2, deaf)
 	var err error
@@ -252,7 +255,7 @@ func (c *child) handle(ctx context.Context, e *consumer.Execution) (string, erro
 	return e.ID, err
 }
 
-// send sends tasks, flows and plans, and awaits the tasks before it goes on.
+// send sends tasks, flows, nodes of a stream and plans, and awaits the tasks before it goes on.
 func (c *child) send(ctx context.Context, n int) {
 	run := strconv.FormatInt(time.Now().UnixMilli(), 36)
 	for i := 0; ctx.Err() == nil; i++ {
@@ -276,6 +279,12 @@ func (c *child) send(ctx context.Context, n int) {
 				_, err := c.f.Start(ctx, promises.Flow(key))
 				return err
 			}, func() { c.tell(report{Stored: "flow", ID: "-/" + key}) })
+		case 1:
+			node, id := promises.LinkOf(strconv.Itoa(n), c.Name+"-"+run, i/4) // each stream has links of all senders
+			c.sure(ctx, func(ctx context.Context) error {
+				_, err := c.f.Append(ctx, promises.Links, strconv.Itoa(n), node)
+				return err
+			}, func() { c.tell(report{Stored: "task", ID: id}) })
 		case 2:
 			c.sure(ctx, func(ctx context.Context) error {
 				_, err := c.pl.Publish(ctx, promises.Plan(key))

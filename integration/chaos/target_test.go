@@ -42,6 +42,7 @@ type call struct {
 	Worker string
 	At     time.Time
 	Spans  []span
+	Step   string // the value of its step; "" = it has none
 	Err    string
 }
 
@@ -55,6 +56,7 @@ type stay struct {
 	e     *consumer.Execution
 	told  time.Time
 	spans []span
+	step  string
 }
 
 func (t target) begin(ctx context.Context, worker string, e *consumer.Execution) *stay {
@@ -108,7 +110,7 @@ func (s *stay) end(err error) {
 // post reports whether the target accepts the call. A process without a target has lost its parent.
 func (s *stay) post(c call) bool {
 	s.look()
-	c.Exec, c.Spans = s.e.ID, s.spans
+	c.Exec, c.Spans, c.Step = s.e.ID, s.spans, s.step
 	s.spans = nil
 	body, err := json.Marshal(c)
 	if err != nil {
@@ -142,6 +144,7 @@ type visit struct {
 	promises.Execution
 	kind, worker, token string
 	accepted, refused   bool // its effect
+	step                string
 	spans               []span
 	known               time.Time // the last call
 }
@@ -188,7 +191,7 @@ func (f *effects) take(key, token string, c call) bool {
 		l.execs[c.Exec], l.order = v, append(l.order, c.Exec)
 		f.execs++
 	}
-	v.known = c.At
+	v.known, v.step = c.At, c.Step
 	for _, s := range c.Spans {
 		v.spans = joined(v.spans, s)
 	}
@@ -222,8 +225,10 @@ func (f *effects) check(s *promises.Stored, violated func(task, format string, v
 	defer f.mu.Unlock()
 	ran := promises.Ran{}
 	var limited []span
+	streams := map[string][]span{}
 	for id, l := range f.tasks {
-		tokens := map[string]bool{}
+		tokens, step := map[string]bool{}, ""
+		t := s.Tasks[id]
 		for _, exec := range l.order {
 			v := l.execs[exec]
 			ran[id] = append(ran[id], &v.Execution)
@@ -235,12 +240,18 @@ func (f *effects) check(s *promises.Stored, violated func(task, format string, v
 			if v.kind == promises.Limited {
 				limited = append(limited, v.spans...)
 			}
+			if v.kind == promises.Link && t != nil {
+				streams[t.Origin.ID] = append(streams[t.Origin.ID], v.spans...)
+			}
+			if v.step != "" && step != "" && v.step != step {
+				violated(id, "a step of %s had the value %s, and then %s", id, step, v.step)
+			}
+			step = cmp.Or(step, v.step)
 			if tokens[v.token] {
 				violated(id, "two executions of %s have the fencing token %s", id, v.token)
 			}
 			tokens[v.token] = true
 		}
-		t := s.Tasks[id]
 		if t == nil || t.Status != model.StatusSuccess {
 			continue
 		}
@@ -253,6 +264,11 @@ func (f *effects) check(s *promises.Stored, violated func(task, format string, v
 	}
 	if d := crowded(limited, promises.AtOnce); d > grace {
 		violated("", "more than %d tasks of the type %s ran at once for %v", promises.AtOnce, promises.Limited, d)
+	}
+	for id, live := range streams {
+		if d := crowded(live, 1); d > grace {
+			violated("", "two nodes of the stream %s ran at once for %v", id, d)
+		}
 	}
 	s.Check(ran, violated)
 }

@@ -44,6 +44,7 @@ func (s *Stored) Check(ran Ran, violated func(task, format string, values ...any
 	c.ticks()
 	c.flows()
 	c.plans()
+	c.links()
 }
 
 // task: the result is that of one execution that succeeded, and no task had more errors than it may.
@@ -194,6 +195,28 @@ func (c *check) plans() {
 		}
 		if doc.RealRepet != Steps || done[id] != Steps {
 			c.violated("", "the plan %s says that %d of %d steps succeeded, and %d did", id, doc.RealRepet, Steps, done[id])
+		}
+	}
+}
+
+// links: the nodes that a sender appended to a stream ran in its order, and each began when the one before it had ended.
+func (c *check) links() {
+	of := map[string]map[int]*model.Task{}
+	for _, t := range c.Tasks {
+		if t.Type != Link {
+			continue
+		}
+		sender, n := senderOf(t)
+		if of[sender] == nil {
+			of[sender] = map[int]*model.Task{}
+		}
+		of[sender][n] = t
+	}
+	for sender, links := range of {
+		for n, t := range links {
+			if last := links[n-1]; last != nil && c.beganBefore(t, c.end(last)) {
+				c.violated(t.ID, "link %d of %s began before the one before it had ended", n, sender)
+			}
 		}
 	}
 }

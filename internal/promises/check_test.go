@@ -49,6 +49,10 @@ func well() *deployment {
 		d.ended(fmt.Sprint("step ", n+1), Step, noon.Add(time.Duration(n)*time.Minute), &model.Origin{ID: "-/p", Step: n + 1})
 	}
 	for n := range 2 {
+		node, id := LinkOf("g", "s.1", n)
+		d.ended(id, Link, noon.Add(time.Duration(n)*time.Minute), &model.Origin{ID: "links/g", Node: node.ID})
+	}
+	for n := range 2 {
 		id := fmt.Sprint("tick ", n)
 		d.ended(id, Ticked, noon, &model.Origin{Tick: &model.Tick{Run: id}})
 		d.Runs = append(d.Runs, schedule.Run{ID: id, Nominal: noon.Add(time.Duration(n) * every), Status: schedule.RunSuccess, TaskID: id})
@@ -87,8 +91,12 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 		"the flow -/f is RUNNING":                                         func(d *deployment) { d.Flows["-/f"].Status = graph.StatusRunning },
 		"step 2 of the plan -/p began before the one before it had ended": func(d *deployment) { d.ran["step 2"][0].Began = noon },
 		"the plan -/p says that 2 of 3 steps succeeded, and 3 did":        func(d *deployment) { d.Plans["-/p"].RealRepet = 2 },
-		"the plan -/p is lost":                                            func(d *deployment) { d.Plans["-/p"] = nil },
-		"the plan -/p is ERROR":                                           func(d *deployment) { d.Plans["-/p"].Status = repeat.StatusError },
+		"link 1 of links/g s.1 began before the one before it had ended": func(d *deployment) {
+			_, id := LinkOf("g", "s.1", 1)
+			d.ran[id][0].Began = noon
+		},
+		"the plan -/p is lost":  func(d *deployment) { d.Plans["-/p"] = nil },
+		"the plan -/p is ERROR": func(d *deployment) { d.Plans["-/p"].Status = repeat.StatusError },
 	} {
 		t.Run(want, func(t *testing.T) {
 			d := well()

@@ -2,9 +2,12 @@ package promises
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/plan/repeat"
@@ -17,10 +20,11 @@ const (
 	Ticked  = "ticked"  // of the rule
 	Node    = "node"    // of flows
 	Step    = "step"    // of plans
+	Link    = "link"    // of streams
 )
 
 // Types are all of them.
-var Types = []string{Work, Limited, Ticked, Node, Step}
+var Types = []string{Work, Limited, Ticked, Node, Step, Link}
 
 const (
 	AtOnce    = 2               // tasks of the type Limited that run at the same time
@@ -55,6 +59,23 @@ func Flow(key string) graph.Spec {
 		s.Nodes = append(s.Nodes, n)
 	}
 	return s
+}
+
+// Links is the scene of all streams.
+const Links = "links"
+
+// LinkOf is the node that a sender appends to a stream as its n-th, from 0 on, and the id of its task.
+func LinkOf(group, sender string, n int) (node graph.NodeSpec, task string) {
+	node = graph.NodeSpec{ID: fmt.Sprintf("%s.%d", sender, n), Type: Link, OnFailure: graph.Continue, Options: Options()}
+	_, key := flowspec.StreamID(Links, group)
+	return node, model.TaskID("", Link, flowspec.TaskKey(graph.KindStream, key, node.ID))
+}
+
+// senderOf is the stream and the sender of a link, and which of its nodes it is.
+func senderOf(t *model.Task) (sender string, n int) {
+	dot := strings.LastIndexByte(t.Origin.Node, '.')
+	n, _ = strconv.Atoi(t.Origin.Node[dot+1:]) // of those that LinkOf names
+	return t.Origin.ID + " " + t.Origin.Node[:dot], n
 }
 
 // Plan is a plan with a step each second.

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,6 +94,8 @@ func chaos(t *testing.T, name string, server *engine.Deployment, seed uint64, la
 	w.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM) // once: the troubles end now, and all is checked
+	context.AfterFunc(ctx, stop)
 	newNemesis(w, seed).rage(ctx)
 	s := w.settle(t.Context())
 	w.check(s)

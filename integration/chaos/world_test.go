@@ -125,7 +125,7 @@ func (w *world) set(t *testing.T, lasts time.Duration) {
 	require.NoError(t, st.ReadClock(t.Context()))
 	p, err := producer.New(producer.Config{Database: w.db})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, p.Close(context.Background())) }()
+	defer func() { require.NoError(t, p.Close(t.Context())) }()
 	_, err = admin.New(p).PutType(t.Context(), model.TaskType{Code: promises.Limited, MaxRunning: promises.AtOnce})
 	require.NoError(t, err)
 	rules, err := periodic.New(periodic.Config{Database: w.db})

@@ -59,11 +59,17 @@ func TestChaosBreaksNoPromise(t *testing.T) {
 		seed, err = strconv.ParseUint(text, 10, 64)
 		require.NoError(t, err, seedVariable)
 	}
+	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM) // the troubles end, and all is checked
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends everything
 	only := os.Getenv(enginesVariable)
 	for _, e := range engines() {
 		t.Run(e.Name, func(t *testing.T) {
 			if only != "" && only != "others" && !strings.Contains(","+only+",", ","+e.Name+",") {
 				t.Skip("not among " + enginesVariable)
+			}
+			if ctx.Err() != nil {
+				t.Skip("interrupted")
 			}
 			server, err := e.Start(t.Context())
 			if missing := (*engine.MissingError)(nil); errors.As(err, &missing) {
@@ -72,12 +78,13 @@ func TestChaosBreaksNoPromise(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, server.Close()) })
 			t.Logf("%s: seed %d, %v of troubles", e.Name, seed, lasts)
-			chaos(t, e.Name, server, seed, lasts)
+			chaos(ctx, t, e.Name, server, seed, lasts)
 		})
 	}
 }
 
-func chaos(t *testing.T, name string, server *engine.Deployment, seed uint64, lasts time.Duration) {
+// chaos has the troubles last so long, or until ctx ends.
+func chaos(ctx context.Context, t *testing.T, name string, server *engine.Deployment, seed uint64, lasts time.Duration) {
 	t.Helper()
 	members, err := findMembers(t.Context(), server.URI)
 	require.NoError(t, err)
@@ -92,10 +99,8 @@ func chaos(t *testing.T, name string, server *engine.Deployment, seed uint64, la
 	defer w.close()
 	w.set(t, lasts)
 	w.start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM) // once: the troubles end now, and all is checked
-	context.AfterFunc(ctx, stop)
 	newNemesis(w, seed).rage(ctx)
 	s := w.settle(t.Context())
 	w.check(s)

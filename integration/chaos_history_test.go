@@ -285,8 +285,13 @@ func (c *historian) ping(exec string, held []*model.Task) {
 // person does to a task what suits how it was read, or anything.
 func (c *historian) person(tasks map[string]*model.Task) {
 	id := c.ids[c.random.IntN(len(c.ids))]
+	for _, pending := range tasks {
+		if pending.Status == model.StatusPending && c.random.IntN(2) == 0 {
+			id = pending.ID
+		}
+	}
 	kinds := map[model.Status][]string{
-		model.StatusPending: {"resolve", "retry", "retry"}, model.StatusCancelled: {"retry"}, model.StatusExecuting: {"cancel", "resolve"},
+		model.StatusPending: {"resolve", "retry", "retry"}, model.StatusCancelled: {"retry"}, model.StatusExecuting: {"cancel", "resolve"}, model.StatusNew: {"cancel", "resolve"},
 	}[tasks[id].Status]
 	if len(kinds) == 0 || c.random.IntN(4) == 0 {
 		kinds = []string{"cancel", "retry", "resolve"}
@@ -312,7 +317,7 @@ func (c *historian) endAll(exec string, held []*model.Task) {
 		switch n := c.random.IntN(20); {
 		case n == 0:
 			kind = "succeed"
-		case n < 7:
+		case n < 10:
 			kind = "fail"
 		}
 		call := clock.System().Monotonic()

@@ -251,7 +251,7 @@ func TestTicksAreLinearizable(t *testing.T) {
 			require.NoError(t, a.store.Rules.Insert(t.Context(), r))
 			docs = append(docs, r)
 		}
-		ticking.check(t, a.store.Rules, docs, e.Of(150, 40))
+		ticking.check(t, a.store.Rules, docs, e.Of(150, 80))
 	})
 }
 
@@ -326,7 +326,7 @@ func TestAdvancesOfFlowsAreLinearizable(t *testing.T) {
 			require.False(t, exists)
 			docs = append(docs, f)
 		}
-		advancing.check(t, a.store.Flows, docs, e.Of(150, 40))
+		advancing.check(t, a.store.Flows, docs, e.Of(150, 80))
 	})
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mscheduler/mscheduler/internal/embedded"
 )
 
@@ -14,6 +16,7 @@ import (
 type database struct {
 	path string
 	off  atomic.Int64 // of its clock, nanoseconds
+	full atomic.Int64 // until then, in nanoseconds of Unix time, its disk has no space
 
 	mu     sync.Mutex
 	server *embedded.Server // nil = it is down
@@ -32,6 +35,26 @@ func (d *database) start() error {
 func (d *database) now() time.Time { return time.Now().Add(time.Duration(d.off.Load())) }
 
 func (d *database) jump(by time.Duration) { d.off.Add(int64(by)) }
+
+// outOfSpace is what a server answers to writes whose disk is full.
+var outOfSpace = func() bson.Raw {
+	doc, err := bson.Marshal(bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: 14031}, {Key: "codeName", Value: "OutOfDiskSpace"}, {Key: "errmsg", Value: "no space left on device"}})
+	if err != nil {
+		panic(err) // it is constant
+	}
+	return doc
+}()
+
+// refuses says what the server answers to a command that needs space, while there is none; nil = it carries it out.
+func (d *database) refuses(command string) bson.Raw {
+	switch command {
+	case "insert", "update", "delete", "findAndModify", "commitTransaction":
+		if time.Now().UnixNano() < d.full.Load() {
+			return outOfSpace
+		}
+	}
+	return nil
+}
 
 // stop ends the server. What it has acknowledged is in its file.
 func (d *database) stop() error {

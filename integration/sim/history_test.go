@@ -11,6 +11,7 @@ import (
 type history struct {
 	mu    sync.Mutex
 	began time.Time
+	last  time.Duration // of the lines
 	lines []string
 	wrong []string
 }
@@ -18,7 +19,10 @@ type history struct {
 func (h *history) note(who, format string, values ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lines = append(h.lines, fmt.Sprintf("%9.3fs  %-8s %s", time.Since(h.began).Seconds(), who, fmt.Sprintf(format, values...)))
+	if at := time.Since(h.began); at < 24*time.Hour { // otherwise it is the receiver, whose clock is not that of the world
+		h.last = at
+	}
+	h.lines = append(h.lines, fmt.Sprintf("%9.3fs  %-8s %s", h.last.Seconds(), who, fmt.Sprintf(format, values...)))
 }
 
 // violated notes that a promise was broken.

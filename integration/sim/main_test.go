@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"net/http/httptest"
 	"os"
 	"runtime/debug"
 	"testing"
@@ -10,5 +11,8 @@ import (
 // what is left of it.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
-	os.Exit(m.Run())
+	receivers.server = httptest.NewServer(receivers)
+	code := m.Run()
+	receivers.server.Close()
+	os.Exit(code)
 }

@@ -16,7 +16,7 @@ func nemesis(w *world) {
 		time.Sleep(draw.between(500*time.Millisecond, 6*time.Second))
 		living := w.living()
 		victim := living[draw.below(len(living))]
-		switch draw.below(9) {
+		switch draw.below(10) {
 		case 0, 1:
 			if !kills {
 				continue
@@ -55,6 +55,10 @@ func nemesis(w *world) {
 			by := draw.between(0, 30*time.Second)
 			w.note("database", "has its clock set by %v", by.Round(time.Millisecond))
 			w.db.jump(by)
+		case 9:
+			d := draw.between(time.Second, 8*time.Second)
+			w.note("database", "has no space on its disk for %v", d.Round(time.Millisecond))
+			w.db.full.Store(time.Now().Add(d).UnixNano())
 		case 8:
 			d := draw.between(0, 8*time.Second)
 			w.note("database", "is down for %v", d.Round(time.Millisecond))

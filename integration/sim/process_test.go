@@ -9,13 +9,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow"
-	"github.com/mscheduler/mscheduler/internal/promises"
+	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/plan"
@@ -37,6 +40,7 @@ type process struct {
 	flows    *flow.Flows
 	plans    *plan.Plans
 	rules    *periodic.Periodic
+	jobs     *bulk.Jobs
 
 	asked pace // how often it asks the database
 
@@ -54,11 +58,14 @@ func (w *world) launch(name string) (p *process, err error) {
 	p.clock = newMachine(float64(p.draw.between(-500, 500))*1e-6, p.draw.between(-time.Hour, time.Hour))
 	p.proxy = proxy.Between(p.clients, w.db.dial)
 	p.proxy.Fates(p.fate)
+	if w.events {
+		p.proxy.Rewrite(p.muddle)
+	}
 	if p.client, err = connect(p.clients); err != nil {
 		return nil, err
 	}
 	db := p.client.Database("sim")
-	if p.producer, err = producer.New(producer.Config{Database: db, Clock: p.clock}); err != nil {
+	if p.producer, err = producer.New(producer.Config{Database: db, Clock: p.clock, SecretKey: secretKey}); err != nil {
 		return nil, err
 	}
 	if p.flows, err = flow.New(flow.Config{Database: db, EngineID: name, Clock: p.clock}); err != nil {
@@ -70,13 +77,27 @@ func (w *world) launch(name string) (p *process, err error) {
 	if p.rules, err = periodic.New(periodic.Config{Database: db, EngineID: name, Clock: p.clock}); err != nil {
 		return nil, err
 	}
-	c, err := consumer.New(consumer.Config{
+	cfg := consumer.Config{
 		Database: db, WorkerID: name, Concurrency: 4, ShutdownTimeout: -1, PollInterval: 5 * time.Second, NoStream: p.draw.of(0.2), Clock: p.clock,
-	})
+	}
+	if w.callbacks {
+		cfg.Callbacks = &consumer.CallbackConfig{SecretKey: secretKey}
+	}
+	c, err := consumer.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	for _, typ := range promises.Types {
+	st, err := store.Open(store.Config{Database: db, Clock: p.clock})
+	if err != nil {
+		return nil, err
+	}
+	p.jobs = bulk.New(p.producer, admin.New(p.producer), st)
+	if w.people {
+		if err := bulk.Register(c, p.jobs); err != nil {
+			return nil, err
+		}
+	}
+	for _, typ := range types {
 		err := consumer.Handle(c, model.NewType[map[string]any, string](typ), func(ctx context.Context, t *consumer.Task[map[string]any]) (string, error) {
 			return p.handle(ctx, t.Execution)
 		})
@@ -87,11 +108,17 @@ func (w *world) launch(name string) (p *process, err error) {
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	for what, run := range map[string]func(context.Context) error{"worker": c.Run, "flows": p.flows.Run, "plans": p.plans.Run, "rules": p.rules.Run} {
+		if what == "flows" && !w.graphs && !w.stream || what == "plans" && !w.repeats || what == "rules" && !w.ticks {
+			continue
+		}
 		p.work.Go(func() {
 			if err := run(ctx); err != nil && !p.dead.Load() {
 				w.violated("the %s of %s ended: %v", what, name, err)
 			}
 		})
+	}
+	if w.pulls {
+		p.work.Go(func() { p.pulls(ctx) })
 	}
 	w.note(name, "starts; its clock is off by %v", time.Duration(p.clock.off.Load()).Round(time.Second))
 	return p, nil
@@ -119,7 +146,7 @@ func (c *pace) tooFast() bool {
 }
 
 // fate is what the network does with a command of this process.
-func (p *process) fate(string) (f proxy.Fate) {
+func (p *process) fate(command string) (f proxy.Fate) {
 	if p.asked.tooFast() {
 		p.w.violated("%s has sent %d commands within a second", p.name, mostASecond)
 	}
@@ -130,6 +157,7 @@ func (p *process) fate(string) (f proxy.Fate) {
 	if p.w.healed.Load() {
 		return f
 	}
+	f.Answer = p.w.db.refuses(command)
 	switch {
 	case p.draw.of(0.01):
 		f.Do = proxy.CutBefore
@@ -138,6 +166,46 @@ func (p *process) fate(string) (f proxy.Fate) {
 	}
 	f.Before, f.After = p.draw.seldomLong(3*time.Second), p.draw.seldomLong(3*time.Second)
 	return f
+}
+
+// muddle loses events of change streams, and sends others twice.
+func (p *process) muddle(command string, answer bson.Raw) bson.Raw {
+	if command != "getMore" || p.w.healed.Load() {
+		return answer
+	}
+	events, err := answer.LookupErr("cursor", "nextBatch")
+	if err != nil {
+		return answer
+	}
+	list, err := events.Array().Values()
+	if err != nil || len(list) == 0 {
+		return answer
+	}
+	var kept bson.A
+	for _, e := range list {
+		for range []int{0, 1, 1, 1, 2}[p.draw.below(5)] {
+			kept = append(kept, e)
+		}
+	}
+	var doc bson.D
+	if bson.Unmarshal(answer, &doc) != nil {
+		return answer
+	}
+	for i := range doc {
+		if doc[i].Key == "cursor" {
+			cursor := doc[i].Value.(bson.D)
+			for k := range cursor {
+				if cursor[k].Key == "nextBatch" {
+					cursor[k].Value = kept
+				}
+			}
+		}
+	}
+	out, err := bson.Marshal(doc)
+	if err != nil {
+		return answer
+	}
+	return out
 }
 
 // kill ends the process at once: nothing of it reaches the database any more.
@@ -201,11 +269,22 @@ func (p *process) handle(ctx context.Context, e *consumer.Execution) (string, er
 		}
 	}
 	var err error
+	fails := 0.1
+	if errorsOf(e.Type) == 0 {
+		fails = 0.4
+	}
 	switch {
 	case ctx.Err() != nil && p.draw.of(0.5):
 		err = context.Cause(ctx)
-	case p.draw.of(0.1):
+	case p.w.people && e.Type == step && p.draw.of(0.1):
+		err = consumer.PlanError(errors.New("the plan makes no sense"))
+	case p.draw.of(fails):
 		err = fmt.Errorf("the %d. try fails", e.Attempt)
+	case e.Type == parked && p.draw.of(0.8):
+		x.unsure = true // it may time out
+		p.w.ends(x, nil)
+		p.completesLater(x, e.Handle)
+		return "", consumer.ParkFor(parksFor)
 	}
 	p.w.ends(x, err)
 	return x.Name, err

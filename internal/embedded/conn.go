@@ -29,7 +29,7 @@ type conn struct {
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
-	return &conn{s: s, nc: nc, in: bufio.NewReaderSize(nc, 64<<10), id: s.nextConn.Add(1), gone: make(chan struct{})}
+	return &conn{s: s, nc: nc, in: bufio.NewReaderSize(nc, 16<<10), id: s.nextConn.Add(1), gone: make(chan struct{})}
 }
 
 // hangUp ends the connection, and the command it waits for.

@@ -47,6 +47,24 @@ func (s *Stored) Check(ran Ran, violated func(task, format string, values ...any
 	c.links()
 }
 
+// CheckTicks is the part of Check that is about the rule.
+func (s *Stored) CheckTicks(violated func(task, format string, values ...any)) {
+	c := check{s, nil, violated}
+	c.ticks()
+}
+
+// CheckFlows is the part of Check that is about flows. It does not hold where people begin nodes again.
+func (s *Stored) CheckFlows(ran Ran, violated func(task, format string, values ...any)) {
+	c := check{s, ran, violated}
+	c.flows()
+}
+
+// CheckPlans is the part of Check that is about plans.
+func (s *Stored) CheckPlans(ran Ran, violated func(task, format string, values ...any)) {
+	c := check{s, ran, violated}
+	c.plans()
+}
+
 // task: the result is that of one execution that succeeded, and no task had more errors than it may.
 func (c *check) task(id string, t *model.Task) {
 	won := 0
@@ -225,7 +243,13 @@ func (c *check) beganBefore(t *model.Task, at time.Time) bool {
 	return slices.ContainsFunc(c.ran[t.ID], func(x *Execution) bool { return x.Began.Before(at) })
 }
 
-// end is when the execution ended that ended the task: the one of its result, or the last one; zero = nobody knows.
+// End is when the execution ended that ended the task: the one of its result, or the last one; zero = nobody knows.
+func (r Ran) End(t *model.Task) (at time.Time) {
+	c := check{ran: r}
+	return c.end(t)
+}
+
+// end is [Ran.End].
 func (c *check) end(t *model.Task) (at time.Time) {
 	if t.Status.Succeeded() {
 		if x := c.winner(t); x != nil {

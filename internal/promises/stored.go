@@ -17,7 +17,10 @@ import (
 )
 
 // Asked is what processes asked for, and were told that it is stored: ids.
-type Asked struct{ Tasks, Flows, Plans map[string]bool }
+type Asked struct {
+	Tasks, Flows, Plans map[string]bool
+	NoRule              bool // nobody asked for one
+}
 
 // NewAsked is nothing yet.
 func NewAsked() Asked {
@@ -63,6 +66,9 @@ func Read(ctx context.Context, db *mongo.Database, asked Asked) (*Stored, error)
 		if s.Plans[id], err = st.Plans.Get(ctx, id); err != nil && !errors.Is(err, store.ErrNoPlan) {
 			return nil, err
 		}
+	}
+	if asked.NoRule {
+		return s, nil
 	}
 	rule, err := st.Rules.Living(ctx, "", RuleName)
 	if err != nil {

@@ -65,6 +65,10 @@ func (l *link) pass(m message) bool {
 	case Pass:
 		trap.spring()
 	}
+	if fate.Answer != nil && !m.open() {
+		_, err := l.client.Write(m.answered(fate.Answer))
+		return err == nil
+	}
 	if _, err := l.server.Write(m); err != nil {
 		return false
 	}

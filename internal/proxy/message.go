@@ -85,6 +85,16 @@ func (m message) withBody(doc bson.Raw) message {
 	return out
 }
 
+// answered is the answer to a request that has that document.
+func (m message) answered(doc bson.Raw) message {
+	out := make(message, headerSize+5, headerSize+5+len(doc)) // no flags, and one section of the kind 0
+	copy(out[8:12], m[4:8])                                   // the request that it answers
+	binary.LittleEndian.PutUint32(out[12:], opMsg)
+	out = append(out, doc...)
+	binary.LittleEndian.PutUint32(out, uint32(len(out)))
+	return out
+}
+
 // prolong replaces the time limit of a command that has one.
 func (m message) prolong(limit time.Duration) {
 	_, doc, err := m.body()

@@ -101,6 +101,7 @@ func (p *Proxy) Delay(d time.Duration) {
 type Fate struct {
 	Do            Action        // Pass, CutBefore or CutAfter
 	Before, After time.Duration // how long the command, and each answer, is on its way, beside [Proxy.Delay]
+	Answer        bson.Raw      // the client gets it, and the server never sees the command; nil = the server answers
 }
 
 // Fates lets a function decide about each command that no trap wants; nil = they pass.

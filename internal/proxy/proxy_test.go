@@ -47,9 +47,27 @@ func TestCutBeforeMeansTheServerNeverSawIt(t *testing.T) {
 	_, err := c.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})
 	require.Error(t, err)
 	require.Equal(t, 0, count(t, direct))
+	<-trap.Hit() // a moment after the connection broke
 	require.Equal(t, 1, trap.Sprung())
 	_, err = c.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})
 	require.NoError(t, err, "a trap springs once")
+}
+
+func TestAnAnswerMayComeFromTheProxy(t *testing.T) {
+	p, c, direct := setup(t)
+	full, err := bson.Marshal(bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: 14031}, {Key: "errmsg", Value: "no space"}})
+	require.NoError(t, err)
+	p.Fates(func(command string) proxy.Fate {
+		if command == "insert" {
+			return proxy.Fate{Answer: full}
+		}
+		return proxy.Fate{}
+	})
+	_, err = c.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})
+	var refused mongo.CommandError
+	require.ErrorAs(t, err, &refused)
+	require.EqualValues(t, 14031, refused.Code)
+	require.Equal(t, 0, count(t, direct), "the server never saw it")
 }
 
 func TestCutAfterMeansTheServerDidIt(t *testing.T) {

@@ -102,6 +102,7 @@ type report struct {
 	Stored string `json:",omitempty"` // what the sender was told that it is stored: task, flow or plan
 	ID     string `json:",omitempty"`
 	Result string `json:",omitempty"` // of a task that the sender awaited
+	Wrong  string `json:",omitempty"` // why a request of a sender is refused for good
 }
 
 // movable is the clock that the product gets.
@@ -321,13 +322,17 @@ func (c *child) sendSome(ctx context.Context, typ, key string, more int) ([]prod
 const loops = 8
 
 // sure repeats a request until it is answered: all of them are idempotent.
-func (*child) sure(ctx context.Context, ask func(ctx context.Context) error, answered func()) {
+func (c *child) sure(ctx context.Context, ask func(ctx context.Context) error, answered func()) {
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 		err := ask(limited)
 		cancel()
 		if err == nil {
 			answered()
+			return
+		}
+		if errors.Is(err, model.ErrInvalid) {
+			c.tell(report{Wrong: err.Error()})
 			return
 		}
 		fmt.Fprintln(os.Stderr, "sending:", err)

@@ -84,6 +84,10 @@ func (p *process) hear(line []byte) error {
 	if err := json.Unmarshal(line, &r); err != nil {
 		return fmt.Errorf("a line that is no report: %q", line)
 	}
+	if r.Wrong != "" {
+		p.w.violated("", "a request of %s is refused: %s", p.role.Name, r.Wrong)
+		return nil
+	}
 	p.w.hear(r)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -91,7 +92,7 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 		"the flow -/f is RUNNING":                                         func(d *deployment) { d.Flows["-/f"].Status = graph.StatusRunning },
 		"step 2 of the plan -/p began before the one before it had ended": func(d *deployment) { d.ran["step 2"][0].Began = noon },
 		"the plan -/p says that 2 of 3 steps succeeded, and 3 did":        func(d *deployment) { d.Plans["-/p"].RealRepet = 2 },
-		"link 1 of links/g s.1 began before the one before it had ended": func(d *deployment) {
+		"link 1 of links/g s_1 began before the one before it had ended": func(d *deployment) {
 			_, id := LinkOf("g", "s.1", 1)
 			d.ran[id][0].Began = noon
 		},
@@ -109,6 +110,11 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestLinksAreValid(t *testing.T) {
+	node, _ := LinkOf("0", "sender-a.1-abc", 3)
+	require.NoError(t, flow.ValidateAppend(Links, "0", node))
 }
 
 func TestATickMayStillComeUntilTheRuleHasEnded(t *testing.T) {

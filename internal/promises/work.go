@@ -66,16 +66,16 @@ const Links = "links"
 
 // LinkOf is the node that a sender appends to a stream as its n-th, from 0 on, and the id of its task.
 func LinkOf(group, sender string, n int) (node graph.NodeSpec, task string) {
-	node = graph.NodeSpec{ID: fmt.Sprintf("%s.%d", sender, n), Type: Link, OnFailure: graph.Continue, Options: Options()}
+	node = graph.NodeSpec{ID: fmt.Sprintf("%s-%d", strings.ReplaceAll(sender, ".", "_"), n), Type: Link, OnFailure: graph.Continue, Options: Options()}
 	_, key := flowspec.StreamID(Links, group)
 	return node, model.TaskID("", Link, flowspec.TaskKey(graph.KindStream, key, node.ID))
 }
 
 // senderOf is the stream and the sender of a link, and which of its nodes it is.
 func senderOf(t *model.Task) (sender string, n int) {
-	dot := strings.LastIndexByte(t.Origin.Node, '.')
-	n, _ = strconv.Atoi(t.Origin.Node[dot+1:]) // of those that LinkOf names
-	return t.Origin.ID + " " + t.Origin.Node[:dot], n
+	dash := strings.LastIndexByte(t.Origin.Node, '-')
+	n, _ = strconv.Atoi(t.Origin.Node[dash+1:]) // of those that LinkOf names
+	return t.Origin.ID + " " + t.Origin.Node[:dash], n
 }
 
 // Plan is a plan with a step each second.

@@ -127,20 +127,15 @@ type NodeView struct {
 }
 
 // Nodes returns the nodes of a flow, each after its parents, with outputs and errors from their tasks.
-// A node is RUNNING while a worker runs its task. With only, it returns the nodes of these ids, and reads no other tasks.
-func (f *Flows) Nodes(ctx context.Context, id string, only ...string) ([]NodeView, error) {
+// A node is RUNNING while a worker runs its task.
+func (f *Flows) Nodes(ctx context.Context, id string) ([]NodeView, error) {
 	doc, err := f.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	named := make(map[string]bool, len(only))
-	for _, node := range only {
-		named[node] = true
-	}
-	wanted := func(i int) bool { return len(only) == 0 || named[doc.Nodes[i].ID] }
 	ids := make([]string, 0, len(doc.Nodes))
 	for i := range doc.Nodes {
-		if id := taskID(doc, i); id != "" && wanted(i) {
+		if id := taskID(doc, i); id != "" {
 			ids = append(ids, id)
 		}
 	}
@@ -148,11 +143,8 @@ func (f *Flows) Nodes(ctx context.Context, id string, only ...string) ([]NodeVie
 	if err != nil {
 		return nil, fmt.Errorf("reading the nodes of the flow %s: %w", id, err)
 	}
-	out := make([]NodeView, 0, len(doc.Nodes))
+	out := make([]NodeView, len(doc.Nodes))
 	for i := range doc.Nodes {
-		if !wanted(i) {
-			continue
-		}
 		v := NodeView{Node: *nodeOf(doc, i), Output: doc.States[i].Output}
 		t := tasks[v.TaskID]
 		times := flowplan.TimesOf(doc, i, t)
@@ -166,7 +158,7 @@ func (f *Flows) Nodes(ctx context.Context, id string, only ...string) ([]NodeVie
 				v.Status = graph.NodeRunning // its flow runs
 			}
 		}
-		out = append(out, v)
+		out[i] = v
 	}
 	return out, nil
 }

@@ -44,7 +44,7 @@ func (a *arena) sendLarge(n int, opts ...producer.Option) []string {
 
 // A worker that has room for a thousand tasks does not read a thousand large ones at once.
 func TestALookForTasksIsBoundedByBytes(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const n = 300 // 75 MB
 		a.sendLarge(n)

@@ -85,7 +85,7 @@ func (a *arena) callbackChild(name, uri string) *fleet.Process {
 // The same writes, and a network that breaks: the process that lost its command, or the
 // answer to it, finds out by itself.
 func TestNoCallbackIsForgottenWhateverAnswerIsLost(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		for _, w := range callbackWrites {
 			for when, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
 				t.Run(when+" "+w.name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestNoCallbackIsForgottenWhateverAnswerIsLost(t *testing.T) {
 }
 
 func TestNoCallbackIsForgottenWhereverAProcessIsKilled(t *testing.T) {
-	onEngines(t, inDepth(func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
 		for _, w := range callbackWrites {
 			for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 				t.Run(when+" "+w.name, func(t *testing.T) {

@@ -75,7 +75,7 @@ func TestPendingTellsNobodyUnlessItsCallbackSaysSo(t *testing.T) {
 // A person may decide before the receiver answers. A retried life is delivered once, as Pending;
 // a resolved one is not delivered.
 func TestAPendingTaskThatIsDecidedBeforeItsDelivery(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		for _, decision := range []string{"retried", "resolved"} {
 			t.Run(decision, func(t *testing.T) {
 				a, r := secretive(t, e), newReceiver(t)
@@ -131,7 +131,7 @@ var pendingWrites = []callbackWrite{
 }
 
 func TestNoCallbackOfPendingIsForgottenWhereverAProcessIsKilled(t *testing.T) {
-	onEngines(t, inDepth(func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
 		for _, w := range pendingWrites {
 			for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 				t.Run(when+" "+w.name, func(t *testing.T) {

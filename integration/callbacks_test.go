@@ -323,7 +323,7 @@ func TestWithoutASecretKeyNothingIsWritten(t *testing.T) {
 
 // A worker that lacks the key leaves the delivery to one that has it.
 func TestADeliveryWaitsForAWorkerThatHasTheKey(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		id := a.sendKey("k", 1, producer.Callback(r.to())).ID
 		a.hire("keyless", double, func(c *handConfig) {
@@ -347,7 +347,7 @@ func TestADeliveryWaitsForAWorkerThatHasTheKey(t *testing.T) {
 }
 
 func TestAnEndFromOutsideIsCalledBackToo(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		hook := r.to()
 		id := a.sendKey("parked", 4).ID

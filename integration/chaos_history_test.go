@@ -110,7 +110,7 @@ func matters(t *model.Task) string {
 var historyTask = model.Options{NeedManual: new(true), Retry: &model.Retry{Strategy: model.RetryNone}, MaxLapses: new(1_000_000)}
 
 func TestClaimsAndEndsAreLinearizable(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var mu sync.Mutex
 		var history []porcupine.Operation

@@ -192,7 +192,7 @@ func onRestartable(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		switch e.Name {
 		case "embedded":
-			e.Engine = engine.Embedded(embedded.Options{Path: filepath.Join(t.TempDir(), "tasks.db")})
+			e.Engine = engine.Virtual(embedded.Options{Path: filepath.Join(t.TempDir(), "tasks.db")})
 		case "secantusd":
 		default:
 			t.Skip("this engine may not be restarted")

@@ -153,7 +153,7 @@ func (a *arena) awaitMarks(kind, worker string, n int) {
 }
 
 func TestAKilledProcessCostsItsTasksOneLeaseAndNoError(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		ids := a.send(5, seconds(2))
 		victim := a.child("victim", "hang")
@@ -175,7 +175,7 @@ func TestAKilledProcessCostsItsTasksOneLeaseAndNoError(t *testing.T) {
 }
 
 func TestATaskThatKillsItsProcessTooOftenEndsAsFailure(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		ids := a.send(1, seconds(1), producer.MaxLapses(1))
 		for n := 1; n <= 2; n++ {
@@ -195,7 +195,7 @@ func TestATaskThatKillsItsProcessTooOftenEndsAsFailure(t *testing.T) {
 }
 
 func TestAProcessFrozenPastItsLeaseIsRefusedWhenItWakes(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		ids := a.send(3, seconds(2))
 		frozen := a.child("frozen", "freeze")

@@ -20,9 +20,8 @@ import (
 // it. It finds out that it holds the task, and runs it at once: the lease does not have to
 // lapse again.
 func TestATakeoverWhoseAnswerIsLostIsFoundOut(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
-		t.Run("of a worker", func(t *testing.T) {
-			t.Parallel()
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
+		e.part(t, "of a worker", func(t *testing.T, e Engine) {
 			a := newArena(t, e)
 			ids := a.send(1)
 			a.abandon(ids, "dead", time.Second)
@@ -36,8 +35,7 @@ func TestATakeoverWhoseAnswerIsLostIsFoundOut(t *testing.T) {
 			require.EqualValues(t, 1, heir.Stats().Takeovers)
 			done.requireOnce(t, ids)
 		})
-		t.Run("of a fetch", func(t *testing.T) {
-			t.Parallel()
+		e.part(t, "of a fetch", func(t *testing.T, e Engine) {
 			a := newArena(t, e)
 			ids := a.send(1, seconds(3))
 			a.abandon(ids, "dead", time.Second)

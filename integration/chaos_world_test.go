@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -116,16 +116,16 @@ func awaitTrue(t *testing.T, missing func() string) {
 }
 
 // poll looks until what is waited for is there, or ctx ends: whether it is there is what
-// counts, and not how often it looks. It rests for longer than it looks, so that looks at many
-// documents do not take the machine from the scenario.
+// counts, and not how often it looks. It rests for longer than it looks, and longer each time, so that looks
+// take little of the machine from the scenario, in virtual time, too.
 func poll(ctx context.Context, met func() bool) bool {
-	for {
+	for rest := 20 * time.Millisecond; ; rest = min(rest*5/4, 250*time.Millisecond) {
 		began := time.Now()
 		if met() {
 			return true
 		}
 		select {
-		case <-time.After(max(20*time.Millisecond, 4*time.Since(began))):
+		case <-time.After(max(rest, 4*time.Since(began))):
 		case <-ctx.Done():
 			return false
 		}
@@ -357,7 +357,7 @@ func behindProxy(t *testing.T, uri, name string) (*proxy.Proxy, *mongo.Database)
 	t.Helper()
 	p, err := proxy.Start(uri)
 	require.NoError(t, err)
-	client, err := mongo.Connect(options.Client().ApplyURI(p.URI()).
+	client, err := mongo.Connect(engine.Options(p.URI()).
 		SetServerSelectionTimeout(5 * time.Second).SetHeartbeatInterval(500 * time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -50,11 +50,10 @@ var writes = []struct {
 }
 
 func TestAWriteCutOffBeforeOrAfterTheServerHasTheSameEnd(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		for _, w := range writes {
 			for cut, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
-				t.Run(w.name+" "+cut, func(t *testing.T) {
-					t.Parallel()
+				e.part(t, w.name+" "+cut, func(t *testing.T, e Engine) {
 					if !e.Streams && (w.name == "permit" || w.name == "permit given back") {
 						t.Skip("this engine has no change streams")
 					}

@@ -185,35 +185,33 @@ func TestATransactionThatIsRepeatedEndsTheTaskOnce(t *testing.T) {
 // The network fails at the transaction's write of the end, or at its commit, before or after
 // the server.
 func TestATransactionThatIsCutOffEndsTheTaskOnce(t *testing.T) {
-	onEnginesWithTransactions(t, func(t *testing.T, l *ledger) {
-		for what, rule := range map[string]proxy.Rule{
-			"the end":    {Command: "update", Collection: "tasks", Contains: "success_time"},
-			"the commit": {Command: "commitTransaction"},
-		} {
-			for cut, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
-				t.Run(what+" "+cut, func(t *testing.T) {
-					t.Parallel()
-					here := &ledger{newArena(t, l.e)}
-					require.NoError(t, here.db.CreateCollection(t.Context(), "entries"))
-					px, away := here.behind()
+	t.Parallel()
+	for what, rule := range map[string]proxy.Rule{
+		"the end":    {Command: "update", Collection: "tasks", Contains: "success_time"},
+		"the commit": {Command: "commitTransaction"},
+	} {
+		for cut, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
+			t.Run(what+" "+cut, func(t *testing.T) {
+				onEnginesWithTransactions(t, func(t *testing.T, l *ledger) {
+					px, away := l.behind()
 					rule := rule
 					rule.Do = action
 					trap := px.Set(rule)
-					h := here.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
+					h := l.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
 						return 7, (&ledger{&arena{db: away}}).complete(ctx, task, 42)
 					}, through(away))
-					sent := here.sendKey("k", 0)
-					require.Equal(t, 42, resultOf(t, here.awaitStatus(sent.ID, model.StatusSuccess)))
+					sent := l.sendKey("k", 0)
+					require.Equal(t, 42, resultOf(t, l.awaitStatus(sent.ID, model.StatusSuccess)))
 					// The server is through with it before the proxy has cut its answer off.
 					require.Eventually(t, func() bool { return trap.Sprung() == 1 }, chaosPatience, time.Millisecond, "the write never came")
-					require.Equal(t, 1, here.entries(sent.ID))
+					require.Equal(t, 1, l.entries(sent.ID))
 					require.NoError(t, h.stop())
 					require.EqualValues(t, 1, h.Stats().Finished)
 					require.Zero(t, h.Stats().Fenced)
 				})
-			}
+			})
 		}
-	})
+	}
 }
 
 // takeOver does what another worker does once the lease has lapsed.

@@ -20,7 +20,7 @@ import (
 // Each condition alone, several values, and several conditions together; also where the
 // type is claimed by the label, and where a task was sent before its type said so.
 func TestAWorkerTakesOnlyTasksThatMeetItsConditions(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		for name, c := range map[string]struct {
 			only  lifecycle.Conditions
 			takes []string
@@ -34,7 +34,7 @@ func TestAWorkerTakesOnlyTasksThatMeetItsConditions(t *testing.T) {
 			"a tenant without tasks": {lifecycle.Conditions{Tenants: []string{"empty"}}, nil},
 		} {
 			for _, by := range []model.ClaimBy{"", model.ClaimByTenant, model.ClaimByCreator, model.ClaimByCategory} {
-				t.Run(fmt.Sprintf("%s, claimed by %q", name, by), func(t *testing.T) {
+				e.part(t, fmt.Sprintf("%s, claimed by %q", name, by), func(t *testing.T, e Engine) {
 					a := newArena(t, e)
 					a.sendAs("acme-mail-ann", "acme", "mail", "ann") // before the type says how it is claimed
 					_, err := a.admin.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), ClaimBy: by})
@@ -93,7 +93,7 @@ func TestARestrictedWorkerTakesItsOwnAndLeavesTheLapsedOfOthers(t *testing.T) {
 // takes and those whose tasks it does not, also when somebody has said how deliveries are
 // claimed, by a fetch as by the change stream.
 func TestAFleetOfRestrictedWorkersDeliversAllCallbacks(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: input.CallbackType, ClaimBy: model.ClaimByTenant})
 		require.NoError(t, err)

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
@@ -155,11 +155,11 @@ func TestAPauseOfOneTypeLeavesTheOthersAlone(t *testing.T) {
 // A worker may claim by what it read of pauses within the last second. A resume that
 // comes meanwhile must not wait for the next poll.
 func TestAResumeRightAfterAWorkerSawThePauseIsNotMissed(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		needStreams(t, e)
 		a := newArena(t, e)
 		var looks atomic.Int64
-		client, err := mongo.Connect(options.Client().ApplyURI(e.URI).SetMonitor(&event.CommandMonitor{
+		client, err := mongo.Connect(engine.Options(e.URI).SetMonitor(&event.CommandMonitor{
 			Succeeded: func(_ context.Context, c *event.CommandSucceededEvent) {
 				if c.CommandName == "find" && strings.HasSuffix(c.Reply.Lookup("cursor", "ns").StringValue(), ".control") {
 					looks.Add(1)

@@ -125,7 +125,7 @@ func killEach(t *testing.T, writes map[string]proxy.Rule, begin func(a *arena) k
 	for name, rule := range writes { // in random order
 		for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 			t.Run(name+" "+when, func(t *testing.T) {
-				onEngines(t, inDepth(func(t *testing.T, e Engine) {
+				onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
 					a := newArena(t, e)
 					px, _ := a.behind()
 					rule := rule

@@ -243,7 +243,7 @@ func timesOf(r *schedule.Rule) *calendar.Schedule {
 }
 
 func TestTicksAreLinearizable(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var docs []*schedule.Rule
 		for n := range 3 {
@@ -313,7 +313,7 @@ func nodeThat(f *graph.Flow, n int, like func(*graph.State) bool) (i int, ok boo
 }
 
 func TestAdvancesOfFlowsAreLinearizable(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var docs []*graph.Flow
 		for n := range 3 {

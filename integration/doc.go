@@ -3,6 +3,10 @@
 // embedded server with the race detector, and on the others without it. Those whose size
 // matters run on the embedded server once more, at full size (make scenarios).
 //
+// On the embedded server a scenario runs in virtual time (testing/synctest, see Engine.play): an hour passes
+// as soon as nobody has anything to do, and a slow machine makes no lease lapse. Processes that are killed, HTTP
+// and everything on the other engines need real time.
+//
 //	existing_test.go     a key that exists
 //	finding_test.go      how work is found, and when
 //	several_test.go      tasks that want several workers; the worker filter

@@ -11,10 +11,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
@@ -86,12 +86,12 @@ func TestWhatIsGivenBackUnbegunExpires(t *testing.T) {
 // A worker that finds an expired task tells of its end at once, as upkeep does of those
 // that nobody finds: here nobody keeps the house.
 func TestAnExpiryThatAWorkerFindsIsToldAtOnce(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		for name, find := range map[string]func(*arena){
 			"a fetch":    func(a *arena) { a.fetch(pull.FetchRequest{}) },
 			"a consumer": func(a *arena) { a.drain(double) },
 		} {
-			t.Run(name, func(t *testing.T) {
+			e.part(t, name, func(t *testing.T, e Engine) {
 				a := newArena(t, e)
 				now := a.store.Clock.Now()
 				task := lifecycle.NewTask(lifecycle.Draft{
@@ -163,7 +163,7 @@ func TestResumeWakesByID(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var filters []bson.Raw
-		client, err := mongo.Connect(options.Client().ApplyURI(e.URI).SetMonitor(&event.CommandMonitor{
+		client, err := mongo.Connect(engine.Options(e.URI).SetMonitor(&event.CommandMonitor{
 			Started: func(_ context.Context, c *event.CommandStartedEvent) {
 				if c.CommandName == "update" && c.Command.Lookup("update").StringValue() == "tasks" {
 					filters = append(filters, c.Command.Lookup("updates", "0", "q").Document())

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -64,8 +66,16 @@ func (e Engine) Of(fast, slow int) int {
 
 var engines []Engine
 
-// onEngines runs a scenario on every engine, beside other scenarios.
+// onEngines runs a scenario on every engine, beside other scenarios: on the embedded server in virtual time.
 func onEngines(t *testing.T, scenario func(t *testing.T, e Engine)) {
+	t.Helper()
+	onEnginesInRealTime(t, virtually(scenario))
+}
+
+// onEnginesInRealTime is onEngines for a scenario with processes of its own, with HTTP or with much to
+// compute, since in virtual time nothing is ever slow, and for one that has parts, see [Engine.part].
+func onEnginesInRealTime(t *testing.T, scenario func(t *testing.T, e Engine)) {
+	t.Helper()
 	t.Parallel()
 	on(t, func(e Engine) bool { return e.whole }, func(t *testing.T, e Engine) {
 		t.Parallel()
@@ -73,13 +83,48 @@ func onEngines(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	})
 }
 
+// part runs a part of a scenario beside the others, as onEngines would.
+func (e Engine) part(t *testing.T, name string, scenario func(t *testing.T, e Engine)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		e.play(t, scenario)
+	})
+}
+
+// virtually plays a scenario, see [Engine.play].
+func virtually(scenario func(t *testing.T, e Engine)) func(t *testing.T, e Engine) {
+	return func(t *testing.T, e Engine) {
+		t.Helper()
+		e.play(t, scenario)
+	}
+}
+
+// beginning is when virtual time begins for a scenario: a bubble begins in the year 2000, before the dates in tests.
+var beginning = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// play runs a scenario: on the embedded server in virtual time, with a server of its own.
+func (e Engine) play(t *testing.T, scenario func(t *testing.T, e Engine)) {
+	t.Helper()
+	if e.Name != "embedded" {
+		scenario(t, e)
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(beginning))
+		e.Engine = engine.Virtual(embedded.Options{})
+		scenario(t, e.another(t))
+	})
+}
+
 // onEnginesAtFullSize is onEngines for a scenario whose size matters: reduced with the race
 // detector, which makes everything many times slower, and once more at full size without it.
 func onEnginesAtFullSize(t *testing.T, scenario func(t *testing.T, e Engine)) {
+	t.Helper()
 	t.Parallel()
 	on(t, func(Engine) bool { return true }, func(t *testing.T, e Engine) {
 		t.Parallel()
-		scenario(t, e)
+		e.play(t, scenario)
 	})
 }
 

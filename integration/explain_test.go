@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,9 +16,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -275,7 +276,7 @@ type explaining struct {
 func newExplaining(t *testing.T, e Engine) *explaining {
 	t.Helper()
 	x := &explaining{}
-	client, err := mongo.Connect(options.Client().ApplyURI(e.URI).SetMonitor(&event.CommandMonitor{
+	client, err := mongo.Connect(engine.Options(e.URI).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, ev *event.CommandStartedEvent) {
 			x.mu.Lock()
 			defer x.mu.Unlock()
@@ -343,7 +344,7 @@ func (x *explaining) insert(n int, typ string, change func(*model.Task)) []*mode
 	now := x.store.Clock.Now().Add(-time.Second)
 	out := make([]*model.Task, n)
 	for i := range out {
-		out[i] = lifecycle.NewTask(lifecycle.Draft{Type: typ, Key: fmt.Sprintf("%d-%d", time.Now().UnixNano(), i)}, now)
+		out[i] = lifecycle.NewTask(lifecycle.Draft{Type: typ, Key: rand.Text()}, now)
 		if change != nil {
 			change(out[i])
 		}

@@ -58,7 +58,7 @@ func (a *arena) everything(ctx context.Context, f admin.Filter) (map[string]*mod
 // two archivers move them, and a reader pages through both collections. Afterwards every
 // life that ever began is in the history once, with the result of its own arguments.
 func TestNothingIsLostOrDoubledWhileTasksAreArchivedAndStartedAgain(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		keys, rounds := e.Of(100, 30), e.Of(20, 6)
 		a.hire("w1", double)

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/plan"
@@ -31,7 +31,7 @@ func TestAnIdleProcessWithAllEnginesSendsAtMostThirtyCommandsAMinute(t *testing.
 		a := newArena(t, e)
 		var mu sync.Mutex
 		sent := map[string]int{}
-		client, err := mongo.Connect(options.Client().ApplyURI(e.URI).SetMonitor(&event.CommandMonitor{
+		client, err := mongo.Connect(engine.Options(e.URI).SetMonitor(&event.CommandMonitor{
 			Started: func(_ context.Context, ev *event.CommandStartedEvent) {
 				coll, _ := ev.Command.Lookup(ev.CommandName).StringValueOK()
 				mu.Lock()

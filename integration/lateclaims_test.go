@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -30,7 +30,7 @@ func newLateClaims(a *arena) *lateClaims {
 	a.t.Helper()
 	l := &lateClaims{a: a, named: map[int64][]string{}, late: map[string]bool{}}
 	var err error
-	l.client, err = mongo.Connect(options.Client().ApplyURI(a.e.URI).SetMonitor(&event.CommandMonitor{
+	l.client, err = mongo.Connect(engine.Options(a.e.URI).SetMonitor(&event.CommandMonitor{
 		Started: func(ctx context.Context, ev *event.CommandStartedEvent) {
 			if call, ok := store.CallOf(ctx); ok && call.Purpose == store.Claiming && ev.CommandName == "update" {
 				l.mu.Lock()

@@ -33,7 +33,7 @@ func keyInTurn(n int) func(int) []producer.Option {
 }
 
 func TestARateOfEachLimitKeyHoldsInEverySpanWhileOthersGoOn(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const keys, perSecond = 4, 10
 		a.limit(func(typ *model.TaskType) {
@@ -79,7 +79,7 @@ func (a *arena) writesATask(ids []string) float64 {
 }
 
 func TestALimitOfTheTypeAndOneOfItsKeysHoldTogetherAndBothAreReached(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const ofType, ofKey = 3, 2
 		a.limit(func(typ *model.TaskType) {

@@ -25,7 +25,7 @@ func TestPermitsOfAProcessThatDiesBeforeItsClaimComeBackAndItsClaimsDoNot(t *tes
 		"of a type": {2, func(typ *model.TaskType) { typ.MaxRunning = 2 }, nil},
 		"of a key":  {1, func(*model.TaskType) {}, []producer.Option{producer.LimitKey("customer")}},
 	}
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		for name, l := range limits {
 			for claims, arrive := range map[string]bool{"arrive late": true, "are lost": false} {
 				t.Run(name+" and the claims "+claims, func(t *testing.T) {

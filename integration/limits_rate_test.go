@@ -135,7 +135,7 @@ func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
 // reserved ahead.
 func TestARateLimitIsNearlyReachedOverASlowNetwork(t *testing.T) {
 	aloneForRate(t)
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, virtually(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var b begun
 		claimed, late := a.runAtRate(100, func() {
@@ -145,7 +145,7 @@ func TestARateLimitIsNearlyReachedOverASlowNetwork(t *testing.T) {
 		})
 		require.LessOrEqual(t, mostIn(b.times(), time.Second), 100)
 		requireRate(t, e, 80, perSecond(claimed), late)
-	})
+	}))
 }
 
 // aloneForRate leaves the machine to the test where what is reached of the rate matters. That the

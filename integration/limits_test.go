@@ -164,7 +164,7 @@ func openBeside(w ran, runs []ran) (sure, maybe int) {
 }
 
 func TestOfATypeWithMaxRunningNeverMoreAreOpenAtOnce(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.MaxRunning = 5 })
 		ids := a.sendLimited(120, 150, func(int) []producer.Option { return []producer.Option{seconds(1)} })
@@ -195,7 +195,7 @@ func TestOfATypeWithMaxRunningNeverMoreAreOpenAtOnce(t *testing.T) {
 // A limit that is set while more than it allows are executing, and lowered afterwards, holds
 // from when the processes have heard of it.
 func TestALimitThatChangesWhileTasksRunCountsThem(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		for i := range 4 {
 			a.limitedChild(fmt.Sprint("w", i))
@@ -288,7 +288,7 @@ func (a *arena) awaitDone(ids []string, n int) {
 }
 
 func TestOfEachLimitKeyOneRunsAtATimeAndNoneStarves(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const customers = 50
 		options := func(i int) []producer.Option {

@@ -113,9 +113,9 @@ func TestAnErrorRenewsLocalRetries(t *testing.T) {
 
 // The count is repeated until the server answers, and counts once.
 func TestALocalRetryWaitsUntilItIsCounted(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		for name, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
-			t.Run(name, func(t *testing.T) {
+			e.part(t, name, func(t *testing.T, e Engine) {
 				a := newArena(t, e)
 				px, way := a.behind()
 				trap := px.Set(proxy.Rule{Command: "update", Collection: "tasks", Contains: "local_retries", Do: action})

@@ -23,7 +23,7 @@ func TestOptionsThatChangeWhileItRunsHoldFromTheNextClaim(t *testing.T) {
 		target := &model.CallbackTarget{URL: url}
 		return producer.Callback(model.Callback{Success: target, Error: target})
 	}
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		for name, row := range map[string]struct {
 			claimed, changed []producer.Option
 			succeeds         bool
@@ -59,8 +59,7 @@ func TestOptionsThatChangeWhileItRunsHoldFromTheNextClaim(t *testing.T) {
 				},
 			},
 		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
+			e.part(t, name, func(t *testing.T, e Engine) {
 				a := newArena(t, e)
 				g := newGate()
 				a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {

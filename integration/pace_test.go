@@ -12,9 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/producer"
@@ -40,7 +40,7 @@ type listening struct {
 func listen(t *testing.T, uri, name string) *listening {
 	t.Helper()
 	l := &listening{open: map[int64]asked{}, cursors: map[int64]int{}}
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetMonitor(&event.CommandMonitor{
+	client, err := mongo.Connect(engine.Options(uri).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if e.CommandName == "find" || e.CommandName == "getMore" {
 				l.mu.Lock()
@@ -127,7 +127,7 @@ func TestALoopRestsTwentyTimesAsLongAsItsQueryTook(t *testing.T) {
 // A thousand workers that pull through one process do not look for lapsed leases a thousand
 // times as often as one.
 func TestAllPullsOfAProcessLookForLapsedLeasesAsOftenAsOneWorker(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		l := listen(t, e.URI, a.db.Name())
 		sender, err := producer.New(producer.Config{Database: l.Database})

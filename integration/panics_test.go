@@ -36,7 +36,7 @@ type hollow struct{ n *int }
 func (h hollow) MarshalJSON() ([]byte, error) { return []byte{byte(*h.n)}, nil }
 
 func TestWhatPanicsInErrorsAndResultsIsAnErrorWithItsStack(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		var none *pointed
 		for name, c := range map[string]struct {
 			result any
@@ -52,7 +52,7 @@ func TestWhatPanicsInErrorsAndResultsIsAnErrorWithItsStack(t *testing.T) {
 			"a fatal one that cannot be":       {nil, consumer.Fatal(tangled{errNo}), "tangled"},
 			"a result that cannot be encoded":  {hollow{}, nil, "hollow"},
 		} {
-			t.Run(name, func(t *testing.T) {
+			e.part(t, name, func(t *testing.T, e Engine) {
 				a := newArena(t, e)
 				typ := model.NewType[int, any]("panics")
 				sent, err := producer.Send(t.Context(), a.p, typ, 1, retries(0, 0))

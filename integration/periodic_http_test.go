@@ -145,7 +145,7 @@ func (w *callsWorld) complete(c call, body string) (int, completionAnswer) {
 }
 
 func TestEachTickCallsTheTargetOnceAndTheAnswerDecides(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		var mu sync.Mutex
 		answers := map[string]schedule.RunStatus{} // by run
@@ -183,7 +183,7 @@ func TestEachTickCallsTheTargetOnceAndTheAnswerDecides(t *testing.T) {
 }
 
 func TestACompletionEndsTheRunOfATickOnce(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
 		r := w.eachSecond(schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync}, schedule.OverlapSkip)
@@ -208,7 +208,7 @@ func TestACompletionEndsTheRunOfATickOnce(t *testing.T) {
 }
 
 func TestACompletionAfterItsTimeIsRefusedAndTheRunIsATimeout(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
 		r := w.eachSecond(schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync, CompletionTimeout: 100 * time.Millisecond}, schedule.OverlapSkip)
@@ -223,7 +223,7 @@ func TestACompletionAfterItsTimeIsRefusedAndTheRunIsATimeout(t *testing.T) {
 }
 
 func TestCancelPrevAbortsTheCallInFlightBeforeTheNextTickRuns(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		over := make(chan struct{})
 		defer close(over)
@@ -246,7 +246,7 @@ func TestCancelPrevAbortsTheCallInFlightBeforeTheNextTickRuns(t *testing.T) {
 }
 
 func TestCancelPrevDoesNotWaitForACompletion(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
 		r := w.eachSecond(schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync, CompletionTimeout: time.Hour}, schedule.OverlapCancelPrev)

@@ -88,7 +88,7 @@ func TestTheExtOfARuleReachesHandlersAndRequests(t *testing.T) {
 
 // The record is all that is left of a run when its task is gone.
 func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		release := make(chan struct{})
 		target := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -231,7 +231,7 @@ func TestACompletionHasTheMethodThatTheRuleNames(t *testing.T) {
 }
 
 func TestRunsAreListedAcrossRulesByWhatTheyAreNow(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		release := make(chan struct{})
 		w.hire("handler", nil, func(c *handConfig) {
@@ -312,7 +312,7 @@ func TestRunsAreListedAcrossRulesByWhatTheyAreNow(t *testing.T) {
 }
 
 func TestARunIsReadByItsIDWhateverTheRuleRecords(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		defer target.Close()

@@ -30,7 +30,7 @@ func (a *arena) onlyOneSucceeds(opts ...producer.Option) producer.Sent {
 }
 
 func TestARestartOfAFailureKeepsWhatSucceededUnlessSuccessesAreRestartedToo(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		for name, row := range map[string]struct {
 			flags []model.Existing
 			kept  []string
@@ -38,7 +38,7 @@ func TestARestartOfAFailureKeepsWhatSucceededUnlessSuccessesAreRestartedToo(t *t
 			"failed alone":         {[]model.Existing{model.RestartFailed}, []string{"good"}},
 			"failed and succeeded": {[]model.Existing{model.RestartFailed, model.RestartSucceeded}, nil},
 		} {
-			t.Run(name, func(t *testing.T) {
+			e.part(t, name, func(t *testing.T, e Engine) {
 				a := newArena(t, e)
 				first := a.onlyOneSucceeds()
 				again := a.sendKey("k", 7, producer.ConcurrentWorkers(2), producer.OnExisting(row.flags...))

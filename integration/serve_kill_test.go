@@ -64,7 +64,7 @@ func killed(t *testing.T, asked map[string]asking) {
 	t.Helper()
 	for what, c := range asked {
 		t.Run(what, func(t *testing.T) {
-			onEngines(t, inDepth(func(t *testing.T, e Engine) {
+			onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
 				died := 0
 				for _, command := range []string{"insert", "update", "findAndModify", "delete"} {
 					for skip := 0; dies(t, e, c, proxy.Rule{Command: command, Do: proxy.HoldAfter, Skip: skip}); skip++ {

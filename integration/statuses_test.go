@@ -44,7 +44,7 @@ const (
 )
 
 func TestEveryCommandOnEveryStatusDoesWhatTheTableSays(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: toldWork.Name(), Options: model.Options{
 			Callback: &model.Callback{Success: &model.CallbackTarget{URL: "http://receiver.invalid"}},

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -46,11 +46,10 @@ func TestAStepThatCannotBeSavedEndsTheTask(t *testing.T) {
 
 // The write of a step is cut off, or only its answer: it is asked for again, and saved once.
 func TestAStepWhoseWriteIsCutOffIsSavedOnce(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		for cut, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
 			for _, n := range []int{1, 2} {
-				t.Run(fmt.Sprintf("%s the server, %d workers", cut, n), func(t *testing.T) {
-					t.Parallel()
+				e.part(t, fmt.Sprintf("%s the server, %d workers", cut, n), func(t *testing.T, e Engine) {
 					a := newArena(t, e)
 					px, away := a.behind()
 					trap := px.Set(proxy.Rule{Command: "update", Collection: "tasks", Contains: "step-to-lose", Do: action})
@@ -81,7 +80,7 @@ func TestStepsOfAProcessShareRoundTrips(t *testing.T) {
 		var commands, together atomic.Int64 // together are the steps of the largest command
 		var reached sync.WaitGroup          // the first command is sent when each handler has a step to save
 		reached.Add(n)
-		client, err := mongo.Connect(options.Client().ApplyURI(e.URI).SetMonitor(&event.CommandMonitor{
+		client, err := mongo.Connect(engine.Options(e.URI).SetMonitor(&event.CommandMonitor{
 			Started: func(_ context.Context, ev *event.CommandStartedEvent) {
 				if ev.CommandName == "update" && strings.Contains(ev.Command.Lookup("updates").String(), `"$push"`) {
 					statements, _ := ev.Command.Lookup("updates").Array().Values()

@@ -160,7 +160,7 @@ func TestAStepIsNotDoneAgainAfterALapse(t *testing.T) {
 }
 
 func TestAKilledProcessStepsAreNotDoneAgain(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		ids := a.send(3, seconds(2))
 		victim := a.child("victim", "steps")

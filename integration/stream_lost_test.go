@@ -126,7 +126,7 @@ func TestAnAppenderThatDiesOrFreezesInAWriteHoldsNobodyUp(t *testing.T) {
 		for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 			for _, fate := range []string{"killed", "frozen"} {
 				t.Run(fate+" "+when+" "+name, func(t *testing.T) {
-					onEngines(t, inDepth(func(t *testing.T, e Engine) {
+					onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
 						a := newArena(t, e)
 						px, _ := a.behind()
 						rule := rule

@@ -14,9 +14,9 @@ import (
 // one that is idle, however rarely it looks for work. What runs goes on with what it was
 // claimed with.
 func TestAChangeOfATypeActsOnBusyAndIdleWorkersWithinTwoSeconds(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		for name, busy := range map[string]bool{"busy": true, "idle": false} {
-			t.Run(name, func(t *testing.T) {
+			e.part(t, name, func(t *testing.T, e Engine) {
 				a := newArena(t, e)
 				g := newGate()
 				defer close(g.open)

@@ -92,10 +92,11 @@ func (v *visit) flow() error {
 		return err
 	}
 	g.name, g.doc = text(doc["id"]), doc
-	all, err := v.every(path+"/nodes", "nodes", url.Values{})
+	nodes, err := v.get(path+"/nodes", nil)
 	if err != nil {
 		return err
 	}
+	all := list(nodes["nodes"])
 	if node := v.r.URL.Query().Get("node"); node != "" {
 		return v.node(&g, all, node)
 	}

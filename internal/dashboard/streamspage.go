@@ -1,10 +1,6 @@
 package dashboard
 
-import (
-	"net/url"
-	"strconv"
-	"time"
-)
+import "net/url"
 
 var streamRoutes = routes{"/streams": (*visit).streams, "/streams/{scene}/{group...}": (*visit).stream}
 
@@ -19,7 +15,7 @@ func (v *visit) streams() error {
 	all := list(doc["streams"])
 	for _, s := range all {
 		s := object(s)
-		s["state"], s["speed"] = streamState(s), speedOf(s)
+		s["state"] = streamState(s)
 	}
 	v.render("streams", page{Title: "Streams", Nav: "Flows", Live: liveStreams, Poll: pollTasks, Data: document{"streams": all, "next": doc["next"], "unreadable": list(doc["unreadable"])}})
 	return nil
@@ -37,47 +33,24 @@ func streamState(s document) string {
 	}
 }
 
-// speed is how many nodes of a stream end a minute, and for how long its backlog lasts at the speed of the last hour.
-type speed struct {
-	Minutes, Hour string // over the last five minutes, and the last hour
-	Lasts         string // "" = there is no backlog, or nothing ends
-}
-
-func speedOf(s document) speed {
-	hour := integer(s["ended_1h"])
-	out := speed{Minutes: perMinute(integer(s["ended_5m"]), 5), Hour: perMinute(hour, 60)}
-	if backlog := integer(s["init"]) + integer(s["wait"]); backlog > 0 && hour > 0 {
-		out.Lasts = span(time.Duration(float64(backlog) / float64(hour) * float64(time.Hour)).Truncate(time.Second))
-	}
-	return out
-}
-
-func perMinute(n, minutes int64) string {
-	rate := float64(n) / float64(minutes)
-	if n == 0 || rate >= 10 {
-		return number(int64(rate + 0.5))
-	}
-	return strconv.FormatFloat(rate, 'g', 2, 64)
-}
-
 func (v *visit) stream() error {
 	path := "/streams" + pathOf(v.r.PathValue("scene"), v.r.PathValue("group"))
 	doc, err := v.get(path, nil)
 	if err != nil {
 		return err
 	}
-	all, err := v.every(path+"/nodes", "nodes", url.Values{})
+	nodes, err := v.get(path+"/nodes", nil)
 	if err != nil {
 		return err
 	}
-	name := text(doc["stream"])
+	all, name := list(nodes["nodes"]), text(doc["stream"])
 	if node := v.r.URL.Query().Get("node"); node != "" {
 		return v.node(&graphOf{path: path, name: name, nav: "Flows", live: liveStreams, chain: true}, all, node)
 	}
 	counts := countsOf(all)
 	shown, next := pageOf(v, ofStatus(all, v.r.URL.Query().Get("status")), nodeName)
 	v.render("stream", page{Title: name, Nav: "Flows", Live: liveStreams, Poll: pollTasks, Data: document{
-		"stream": doc, "state": streamState(doc), "speed": speedOf(doc), "path": path, "counts": counts, "statuses": nodeStatuses, "total": len(all), "nodes": shown, "next": next,
+		"stream": doc, "state": streamState(doc), "path": path, "counts": counts, "statuses": nodeStatuses, "total": len(all), "nodes": shown, "next": next,
 	}})
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/proxy"
 )
 
 // Shared is a deployment that the tests of a process share. It starts when the first
@@ -75,9 +77,14 @@ func Connect(t testing.TB, uri string) *mongo.Client {
 	return client
 }
 
+// Options are those of a client of a deployment, be it in a bubble or not.
+func Options(uri string) *options.ClientOptions {
+	return options.Client().ApplyURI(uri).SetDialer(&proxy.Dialer{})
+}
+
 // Client is a client with the time limits of tests. The caller disconnects it.
 func Client(uri string) (*mongo.Client, error) {
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(10 * time.Second))
+	client, err := mongo.Connect(Options(uri).SetServerSelectionTimeout(10 * time.Second))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", uri, err)
 	}

@@ -96,7 +96,7 @@ var mayImport = map[string][]string{
 	"metrics":            {"core", "internal/census", "internal/store"},
 
 	// Tests.
-	"internal/engine":     {"internal/embedded", "internal/clock", "internal/fleet"},
+	"internal/engine":     {"internal/embedded", "internal/clock", "internal/fleet", "internal/proxy"},
 	"internal/fakeworker": {"core", "internal/store"},
 	"internal/fakeissuer": {},
 	"internal/flowmodel":  {"flow/graph"},

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -33,11 +34,13 @@ func Start(uri string) (*Proxy, error) {
 	if err != nil || u.Host == "" {
 		return nil, fmt.Errorf("the proxy needs a connection string with one host, not %q: %w", uri, err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	var l net.Listener
+	if isPipe(u.Host) {
+		l = ListenPipes()
+	} else if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("starting the proxy: %w", err)
 	}
-	return Between(l, func() (net.Conn, error) { return net.Dial("tcp", u.Host) }), nil
+	return Between(l, func() (net.Conn, error) { return new(Dialer).DialContext(context.Background(), "tcp", u.Host) }), nil
 }
 
 // Between makes a proxy that accepts clients from a listener, which it closes, and dials a server for each.

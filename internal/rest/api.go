@@ -161,7 +161,6 @@ func (s *API) addOperations() {
 	s.addFlows()
 	s.addStreams()
 	s.addWorkers()
-	s.addExecutions()
 	s.addPull()
 	s.addEvents()
 	s.addPeriodics()

@@ -10,6 +10,7 @@
 //	target_test.go    the HTTP target of the effects: idempotency keys, fencing tokens, who runs what at once
 //	world_test.go     a deployment: it starts, is troubled, heals and is checked
 //	chaos_test.go     the test, and the table at its end
+//	check_test.go, means_test.go  the checks find what is planted; the faults are felt, and pass
 //
 // It is a Go test, so that what it needs stays out of the binary: the processes are this test binary,
 // started again. What must hold in the end the simulation checks, too (internal/promises).

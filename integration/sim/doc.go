@@ -14,11 +14,11 @@
 //	          (checkTask); none runs on two workers, or beyond its limit (run); what was refused is no result, what was
 //	          accepted is (checkOutside)
 //	people    an end is final in its life (saw, sawFlow); nothing begins that is Cancelled, held or paused (allows); a
-//	          change that was answered is there (checkTask, checkEdition)
-//	rules     each tick has one record and one task (checkTicks)
-//	flows     no node begins before its parents ended (checkFlows); a stream has what was appended once, in order, one
+//	          change that was answered is there (checkTask, checkEditions)
+//	rules     each tick has one record and one task (promises.Stored.CheckTicks)
+//	flows     no node begins before its parents ended (CheckFlows); a stream has what was appended once, in order, one
 //	          node at a time (checkStream)
-//	plans     each step succeeds once, after the one before it (checkPlans)
+//	plans     each step succeeds once, after the one before it (CheckPlans)
 //	callbacks each end arrives at least once, signed, with one id and one body (receives, checkCallbacks)
 //	senders   a transaction is there with its task, or neither is (checkOrders)
 //	load      no process spins (fate)

@@ -273,13 +273,14 @@ func (f *flowsCommand) open() *cobra.Command {
 const flowLinesHelp = `List streams that have something to do, or that are closed, by their names.
 
 INIT is the number of nodes not linked yet. WAIT is the number of linked nodes that wait for their
-predecessor. NODE is the node that may run, or waits for a person, and SINCE says since when.`
+predecessor. NODE is the node that may run, or waits for a person, and SINCE says since when. 5M and
+1H are the numbers of nodes that ended within the last five minutes and within the last hour.`
 
 func (f *flowsCommand) lines() *cobra.Command {
 	var limit int
 	var all bool
 	cmd := &cobra.Command{
-		Use: "lines", Short: "List streams with their backlogs", Args: noArgs, Long: flowLinesHelp,
+		Use: "lines", Short: "List streams with their backlogs and speeds", Args: noArgs, Long: flowLinesHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > 1000 {
 				return usage("--limit is %d; want 1 to 1000", limit)
@@ -294,7 +295,7 @@ func (f *flowsCommand) lines() *cobra.Command {
 
 func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, limit int) error {
 	views, unread := []view.Stream{}, unread{}
-	t := newTable("STREAM", "STATUS", "INIT", "WAIT", "NODE", "SINCE", "WHY")
+	t := newTable("STREAM", "STATUS", "INIT", "WAIT", "NODE", "SINCE", "5M", "1H", "WHY")
 	for after, more := "", true; more && len(views) < limit; {
 		docs, broken, err := c.store.Flows.Streams(ctx, after, limit)
 		if err != nil {
@@ -312,12 +313,17 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 		if err != nil {
 			return err
 		}
+		speeds, err := c.store.StreamSpeeds(ctx, docs, c.at)
+		if err != nil {
+			return err
+		}
 		for _, doc := range docs {
 			after = max(after, doc.ID)
 			v := view.StreamOf(doc, init[doc.ID])
 			if !all && v.Idle() || len(views) == limit {
 				continue
 			}
+			v.SetSpeed(speeds[doc.ID])
 			views = append(views, v)
 			status, node := string(v.Status), v.Node
 			if v.Closed {
@@ -330,7 +336,7 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 			if !v.At.IsZero() {
 				since = human.Relative(v.At, c.at)
 			}
-			t.add(v.Stream, status, fmt.Sprint(v.Init), fmt.Sprint(v.Wait), node, since, human.OneLine(v.Reason, 80))
+			t.add(v.Stream, status, fmt.Sprint(v.Init), fmt.Sprint(v.Wait), node, since, fmt.Sprint(*v.Ended5), fmt.Sprint(*v.Ended1), human.OneLine(v.Reason, 80))
 		}
 		more = len(docs)+len(broken) == limit
 	}

@@ -1,6 +1,10 @@
 package dashboard
 
-import "net/url"
+import (
+	"net/url"
+	"strconv"
+	"time"
+)
 
 var streamRoutes = routes{"/streams": (*visit).streams, "/streams/{scene}/{group...}": (*visit).stream}
 
@@ -15,7 +19,7 @@ func (v *visit) streams() error {
 	all := list(doc["streams"])
 	for _, s := range all {
 		s := object(s)
-		s["state"] = streamState(s)
+		s["state"], s["speed"] = streamState(s), speedOf(s)
 	}
 	v.render("streams", page{Title: "Streams", Nav: "Flows", Live: liveStreams, Poll: pollTasks, Data: document{"streams": all, "next": doc["next"], "unreadable": list(doc["unreadable"])}})
 	return nil
@@ -31,6 +35,29 @@ func streamState(s document) string {
 	default:
 		return "open"
 	}
+}
+
+// speed is how many nodes of a stream end a minute, and for how long its backlog lasts at the speed of the last hour.
+type speed struct {
+	Minutes, Hour string // over the last five minutes, and the last hour
+	Lasts         string // "" = there is no backlog, or nothing ends
+}
+
+func speedOf(s document) speed {
+	hour := integer(s["ended_1h"])
+	out := speed{Minutes: perMinute(integer(s["ended_5m"]), 5), Hour: perMinute(hour, 60)}
+	if backlog := integer(s["init"]) + integer(s["wait"]); backlog > 0 && hour > 0 {
+		out.Lasts = span(time.Duration(float64(backlog) / float64(hour) * float64(time.Hour)).Truncate(time.Second))
+	}
+	return out
+}
+
+func perMinute(n, minutes int64) string {
+	rate := float64(n) / float64(minutes)
+	if n == 0 || rate >= 10 {
+		return number(int64(rate + 0.5))
+	}
+	return strconv.FormatFloat(rate, 'g', 2, 64)
 }
 
 func (v *visit) stream() error {
@@ -50,7 +77,7 @@ func (v *visit) stream() error {
 	counts := countsOf(all)
 	shown, next := pageOf(v, ofStatus(all, v.r.URL.Query().Get("status")), nodeName)
 	v.render("stream", page{Title: name, Nav: "Flows", Live: liveStreams, Poll: pollTasks, Data: document{
-		"stream": doc, "state": streamState(doc), "path": path, "counts": counts, "statuses": nodeStatuses, "total": len(all), "nodes": shown, "next": next,
+		"stream": doc, "state": streamState(doc), "speed": speedOf(doc), "path": path, "counts": counts, "statuses": nodeStatuses, "total": len(all), "nodes": shown, "next": next,
 	}})
 	return nil
 }

@@ -34,7 +34,7 @@ var tables = map[string]tableOf{
 	"flows": {"/flows", "flows", []string{"tenant", "key", "status", "sort"}, "key",
 		[]string{"id", "status", "tenant", "key", "creator", "description", "reason", "counts", "parent", "created_at", "updated_at", "ended_at"}},
 	"streams": {"/streams", "streams", []string{"all"}, "",
-		[]string{"stream", "status", "closed", "init", "wait", "node", "node_status", "since", "reason"}},
+		[]string{"stream", "status", "closed", "init", "wait", "ended_5m", "ended_1h", "node", "node_status", "since", "reason"}},
 }
 
 // asked is the query for a page of the list: what the page's own query says of it.

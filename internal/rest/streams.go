@@ -57,15 +57,22 @@ type streamList struct {
 
 func (s *API) addStreams() {
 	read, change := rule{access.Viewer, everyTenant}, rule{access.Operator, everyTenant}
-	add(s, read, flowOperation("list-streams", http.MethodGet, "/streams", "List streams with their backlogs, sorted by id",
+	add(s, read, flowOperation("list-streams", http.MethodGet, "/streams", "List streams with their backlogs and speeds, sorted by id",
 		sparse+" It counts 5,000 waiting nodes, and ends with the stream that has the last of them: its init may be too low."), s.listStreams)
-	add(s, read, flowOperation("get-stream", http.MethodGet, streamAt, "Get a stream with its backlog", ""), func(ctx context.Context, in *struct{ StreamPath }) (*streamAnswer, error) {
+	add(s, read, flowOperation("get-stream", http.MethodGet, streamAt, "Get a stream with its backlog and speed", ""), func(ctx context.Context, in *struct{ StreamPath }) (*streamAnswer, error) {
 		doc, err := s.readFlow(ctx, in.named())
 		if err != nil {
 			return nil, err
 		}
 		init, _, err := s.store.Nodes.CountWaiting(ctx, []string{doc.ID}, 0)
-		return &streamAnswer{view.StreamOf(doc, init[doc.ID])}, err
+		if err != nil {
+			return nil, err
+		}
+		views, err := s.timed(ctx, []*graph.Flow{doc}, []view.Stream{view.StreamOf(doc, init[doc.ID])})
+		if err != nil {
+			return nil, err
+		}
+		return &streamAnswer{views[0]}, nil
 	})
 	add(s, change, flowOperation("append-nodes", http.MethodPost, streamAt+"/nodes", "Append nodes to a stream",
 		"The first append makes the stream. The id of a node is its key: a node of that id is stored once. With an Idempotency-Key, nodes without an id get one from it and from their place. If one node is invalid, none is appended. A closed stream refuses. An engine of flows must run somewhere for the nodes to run."), s.appendNodes)
@@ -154,13 +161,30 @@ func (s *API) listStreams(ctx context.Context, in *struct {
 	for _, b := range broken {
 		out.Body.Unreadable = append(out.Body.Unreadable, unreadable{b.ID, fmt.Sprintf("the stream %s cannot be read: %v", b.ID, b.Err)})
 	}
-	out.Body.Streams = []view.Stream{}
+	if err != nil {
+		return nil, err
+	}
+	views, listed := []view.Stream{}, []*graph.Flow{}
 	for _, doc := range docs {
 		if v := view.StreamOf(doc, init[doc.ID]); in.All || !v.Idle() {
-			out.Body.Streams = append(out.Body.Streams, v)
+			views, listed = append(views, v), append(listed, doc)
 		}
 	}
+	out.Body.Streams, err = s.timed(ctx, listed, views)
 	return out, err
+}
+
+// timed adds to streams how many of their nodes have ended lately.
+func (s *API) timed(ctx context.Context, docs []*graph.Flow, views []view.Stream) ([]view.Stream, error) {
+	now, err := s.store.ServerTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	speeds, err := s.store.StreamSpeeds(ctx, docs, now)
+	for i := range views {
+		views[i].SetSpeed(speeds[views[i].Stream])
+	}
+	return views, err
 }
 
 func (s *API) appendNodes(ctx context.Context, in *struct {

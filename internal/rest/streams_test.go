@@ -41,7 +41,11 @@ func TestNodesAreAppendedToAStreamAndRun(t *testing.T) {
 
 	w.until(decide, stream, "a", "SUCCESS", "t")
 	w.until(decide, stream, "b", "ERROR", "t")
-	require.Equal(t, true, w.ok("GET", stream, "")["closed"], "the failure of b has closed it")
+	got = w.ok("GET", stream, "")
+	require.Equal(t, true, got["closed"], "the failure of b has closed it")
+	require.Equal(t, "2 2", fmt.Sprint(got["ended_5m"], " ", got["ended_1h"]))
+	listed, _ := w.ok("GET", streamsAt, "")["streams"].([]any)
+	require.Equal(t, []any{got}, listed)
 	require.Contains(t, w.fails(http.StatusConflict, "POST", stream+"/nodes", `{"nodes": [{"type": "t"}]}`)[""], "closed")
 	require.Equal(t, "RUNNING", w.ok("POST", stream+"/open", "")["status"])
 	require.Equal(t, "RUNNING", w.ok("POST", stream+"/open", "")["status"], "to open it again changes nothing")

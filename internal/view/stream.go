@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/store"
 )
 
 // Stream is a stream with its backlog, as JSON.
@@ -18,6 +19,8 @@ type Stream struct {
 	Since  string           `json:"since,omitempty" format:"date-time" doc:"since when the node has its status"`
 	At     time.Time        `json:"-"` // Since
 	Reason string           `json:"reason,omitempty"`
+	Ended5 *int64           `json:"ended_5m,omitempty" doc:"nodes that ended within the last five minutes"`
+	Ended1 *int64           `json:"ended_1h,omitempty" doc:"nodes that ended within the last hour"`
 }
 
 // StreamOf is a stream; init is how many of its nodes are to be linked.
@@ -33,6 +36,9 @@ func StreamOf(doc *graph.Flow, init int64) Stream {
 	}
 	return v
 }
+
+// SetSpeed says how many of its nodes have ended lately.
+func (s *Stream) SetSpeed(speed store.Speed) { s.Ended5, s.Ended1 = &speed.FiveMinutes, &speed.Hour }
 
 // Idle reports whether the stream is open and has nothing to do.
 func (s *Stream) Idle() bool { return !s.Closed && s.Init == 0 && s.Wait == 0 && s.Node == "" }

@@ -127,15 +127,20 @@ type NodeView struct {
 }
 
 // Nodes returns the nodes of a flow, each after its parents, with outputs and errors from their tasks.
-// A node is RUNNING while a worker runs its task.
-func (f *Flows) Nodes(ctx context.Context, id string) ([]NodeView, error) {
+// A node is RUNNING while a worker runs its task. With only, it returns the nodes of these ids, and reads no other tasks.
+func (f *Flows) Nodes(ctx context.Context, id string, only ...string) ([]NodeView, error) {
 	doc, err := f.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+	named := make(map[string]bool, len(only))
+	for _, node := range only {
+		named[node] = true
+	}
+	wanted := func(i int) bool { return len(only) == 0 || named[doc.Nodes[i].ID] }
 	ids := make([]string, 0, len(doc.Nodes))
 	for i := range doc.Nodes {
-		if id := taskID(doc, i); id != "" {
+		if id := taskID(doc, i); id != "" && wanted(i) {
 			ids = append(ids, id)
 		}
 	}
@@ -143,8 +148,11 @@ func (f *Flows) Nodes(ctx context.Context, id string) ([]NodeView, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the nodes of the flow %s: %w", id, err)
 	}
-	out := make([]NodeView, len(doc.Nodes))
+	out := make([]NodeView, 0, len(doc.Nodes))
 	for i := range doc.Nodes {
+		if !wanted(i) {
+			continue
+		}
 		v := NodeView{Node: *nodeOf(doc, i), Output: doc.States[i].Output}
 		t := tasks[v.TaskID]
 		times := flowplan.TimesOf(doc, i, t)
@@ -158,7 +166,7 @@ func (f *Flows) Nodes(ctx context.Context, id string) ([]NodeView, error) {
 				v.Status = graph.NodeRunning // its flow runs
 			}
 		}
-		out[i] = v
+		out = append(out, v)
 	}
 	return out, nil
 }

@@ -57,6 +57,10 @@ func TestEveryListReadsABoundedPartOfAnIndex(t *testing.T) {
 			}
 			for _, path := range tried {
 				t.Log(path)
+				if list.ID == "list-executions" {
+					x.explain("aggregate", func() { get(t, path) }).within(t, most(list.ID, path), most(list.ID, path))
+					continue
+				}
 				x.explain("find", func() { get(t, path) }).within(t, most(list.ID, path), most(list.ID, path))
 				if path == "stats?tenant=t5" { // it counts
 					x.explain("aggregate", func() { get(t, path) }).within(t, most(list.ID, path), most(list.ID, path))
@@ -115,6 +119,8 @@ func most(id, path string) int {
 		return 5000 + page + some
 	case id == "get-series-of-types": // of a hundred types all slots that are kept
 		return 2*100*100 + some
+	case id == "list-executions":
+		return 2*10_000 + some
 	case id == "get-stats":
 		return 10_000 + 5000 + some
 	case strings.HasPrefix(id, "list-runs"): // they look at the tasks of runs

@@ -90,7 +90,7 @@ func TestEveryQueryAboutPlansReadsAnIndex(t *testing.T) {
 		require.NoError(t, st.Results.Put(ctx, results[:5]), "they are there")
 		for _, after := range []*repeat.Result{nil, results[32]} {
 			x.explain("find", func() {
-				found, err := st.Results.List(ctx, "-/p0003", false, after, 5)
+				found, err := st.Results.List(ctx, "-/p0003", store.Ended{}, false, after, 5)
 				require.NoError(t, err)
 				require.Len(t, found, 5)
 			}).within(t, 10+4, 8+3)

@@ -370,7 +370,7 @@ func (p *Plans) Results(ctx context.Context, id string, after *repeat.Result, li
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
-	return p.store.Results.List(ctx, id, false, after, limit)
+	return p.store.Results.List(ctx, id, store.Ended{}, false, after, limit)
 }
 
 // Cancel ends a plan: no step follows, and the task of the step that waits or runs is cancelled. Cancel

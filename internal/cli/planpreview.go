@@ -28,7 +28,7 @@ func (p *plansCommand) preview() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				preview, err := view.PlanPreviewOf(doc, c.at, n)
+				preview, err := view.PlanPreviewOf(doc, c.at, time.Time{}, n)
 				if err != nil {
 					return err
 				}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -122,7 +123,7 @@ func (p *plansCommand) dryRun(specs []repeat.Spec, n int) error {
 		if err != nil {
 			return err
 		}
-		if previews[i], err = view.PlanPreviewOf(doc, now, n); err != nil {
+		if previews[i], err = view.PlanPreviewOf(doc, now, time.Time{}, n); err != nil {
 			return err
 		}
 	}

@@ -92,11 +92,10 @@ func (v *visit) flow() error {
 		return err
 	}
 	g.name, g.doc = text(doc["id"]), doc
-	nodes, err := v.get(path+"/nodes", nil)
+	all, err := v.every(path+"/nodes", "nodes", url.Values{})
 	if err != nil {
 		return err
 	}
-	all := list(nodes["nodes"])
 	if node := v.r.URL.Query().Get("node"); node != "" {
 		return v.node(&g, all, node)
 	}

@@ -50,52 +50,63 @@ func (v *visit) plan() error {
 	if err != nil {
 		return err
 	}
-	month, times, err := v.monthOfPlan(path, plan)
+	month, err := v.monthOfPlan(path, plan)
+	if err != nil {
+		return err
+	}
+	preview, err := v.get(path+"/preview", url.Values{"count": {strconv.Itoa(stepsToCome)}})
 	if err != nil {
 		return err
 	}
 	status := text(plan["status"])
 	v.render("plan", page{Title: text(plan["plan_id"]), Nav: "Plans", Live: url.Values{"tenant": {tenantOf(plan)}, "type": {text(plan["station"])}}, Poll: 5, Data: document{
 		"plan": plan, "path": path, "words": repetitionOf(plan), "results": list(results["results"]), "next": results["next"],
-		"times": times[:min(len(times), stepsToCome)], "month": month, "over": status == "FINISH" || status == "CANCELLED",
+		"times": list(preview["times"]), "month": month, "over": status == "FINISH" || status == "CANCELLED",
 	}})
 	return nil
 }
 
-// monthOfPlan is the calendar of a plan's steps: those that are over by their results, and those to come by the preview,
-// which it returns, too.
-func (v *visit) monthOfPlan(path string, plan document) (*month, []any, error) {
+// monthOfPlan is the calendar of a plan's steps: those that are over by their results, and those to come by the preview.
+func (v *visit) monthOfPlan(path string, plan document) (*month, error) {
 	zone := zoneOf(plan)
 	first, now := v.monthOf(zone)
+	end := first.AddDate(0, 1, 0)
 	m := calendarOf(first, now)
-	in := func(at time.Time) bool { return !at.Before(first) && at.Before(first.AddDate(0, 1, 0)) }
-	limit := url.Values{"sort": {"-at"}, "limit": {strconv.Itoa(mostOfMonth)}}
-	results, err := v.get(path+"/results", limit)
+	limit := strconv.Itoa(mostOfMonth)
+	results, err := v.get(path+"/results", url.Values{"from": {first.UTC().Format(time.RFC3339)}, "to": {end.UTC().Format(time.RFC3339)}, "sort": {"-at"}, "limit": {limit}})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	m.Cut = text(results["next"]) != ""
 	for _, r := range list(results["results"]) {
 		result := object(r)
-		if at, ok := instant(result["plan_time"]); ok && in(at) {
+		if at, ok := instant(result["plan_time"]); ok && !at.Before(first) && at.Before(end) {
 			m.add(at.In(zone), stateOf(result["state"]), text(result["state"]), 1)
 		}
 	}
-	preview, err := v.get(path+"/preview", url.Values{"count": {strconv.Itoa(mostOfMonth)}})
+	if first.Sub(now) > farthestPreview {
+		return m, nil
+	}
+	preview, err := v.get(path+"/preview", url.Values{"from": {first.UTC().Format(time.RFC3339)}, "count": {limit}})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	times := list(preview["times"])
-	var last time.Time
-	for _, t := range times {
-		if at, ok := instant(object(t)["utc"]); ok {
-			if last = at; in(at) {
-				m.add(at.In(zone), toCome, "to come", 1)
-			}
+	for i, t := range list(preview["times"]) {
+		at, ok := instant(object(t)["utc"])
+		if !ok || object(t)["skipped"] != nil || at.Before(first) {
+			continue
 		}
+		if !at.Before(end) {
+			break
+		}
+		m.Cut = m.Cut || i == mostOfMonth-1
+		m.add(at.In(zone), toCome, "to come", 1)
 	}
-	m.Cut = text(results["next"]) != "" || len(times) == mostOfMonth && last.Before(first.AddDate(0, 1, 0))
-	return m, times, nil
+	return m, nil
 }
+
+// farthestPreview is how far ahead the API previews the steps of a plan.
+const farthestPreview = 100 * 365 * 24 * time.Hour
 
 // repetitionOf says how a plan repeats: every 2 days, 10 times; every week on Monday at 09:00, without end.
 func repetitionOf(plan document) string {

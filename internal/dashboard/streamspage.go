@@ -66,11 +66,11 @@ func (v *visit) stream() error {
 	if err != nil {
 		return err
 	}
-	nodes, err := v.get(path+"/nodes", nil)
+	all, err := v.every(path+"/nodes", "nodes", url.Values{})
 	if err != nil {
 		return err
 	}
-	all, name := list(nodes["nodes"]), text(doc["stream"])
+	name := text(doc["stream"])
 	if node := v.r.URL.Query().Get("node"); node != "" {
 		return v.node(&graphOf{path: path, name: name, nav: "Flows", live: liveStreams, chain: true}, all, node)
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -62,7 +63,7 @@ func (v *visit) task() error {
 			return err
 		}
 	}
-	lives, err := v.get(path+"/lives", nil)
+	lives, err := v.get(path+"/lives", url.Values{"limit": {strconv.Itoa(perPage)}, "page_token": v.r.URL.Query()["page_token"]})
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (v *visit) task() error {
 	remarked := slices.DeleteFunc([]string{"cancel", "resolve"}, func(verb string) bool { return !can[verb] })
 	v.render("task", page{Title: strings.Join(id, "/"), Nav: "Tasks", Poll: 5, // its reasons depend on workers, pauses and time, too
 		Live: url.Values{"tenant": id[:1], "type": id[1:2], "key": id[2:]},
-		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "past": len(generation) > 0, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "remarked": remarked}})
+		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "moreLives": lives["next"], "past": len(generation) > 0, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "remarked": remarked}})
 	return nil
 }
 

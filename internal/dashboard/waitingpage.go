@@ -73,11 +73,11 @@ func (v *visit) waitingFlows(q url.Values) (out []waitingFlow, more bool, err er
 			nodes += integer(n)
 		}
 		if w.Large = i >= mostFlowsAsked || nodes > mostNodesAsked; !w.Large {
-			doc, err := v.get(w.Path+"/nodes", nil)
-			if err != nil && !gone(err) {
+			nodes, err := v.every(w.Path+"/nodes", "nodes", url.Values{})
+			if unlessGone(err) != nil {
 				return nil, false, err
 			}
-			for _, n := range list(doc["nodes"]) {
+			for _, n := range nodes {
 				if strings.EqualFold(text(object(n)["status"]), "PENDING") {
 					w.Nodes = append(w.Nodes, n)
 				}

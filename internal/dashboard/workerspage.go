@@ -10,20 +10,16 @@ import (
 
 var workerRoutes = routes{"/workers": (*visit).workers, "/workers/{id}": (*visit).worker}
 
-// mostHeld is how many executions the list of workers looks at; the page of a worker has all of its own.
-const mostHeld = 200
+// mostHeld is how many executions the pages of workers show, the list of workers and the page of each.
+const mostHeld = 1000
 
-// held is an open execution with its task.
-type held struct {
-	Task  string
-	Type  string
-	State document // of the execution
-}
+// mostTypesAsked is how many types the API takes for a list of executions.
+const mostTypesAsked = 100
 
 // workerLine is a worker as the list shows it.
 type workerLine struct {
 	Doc  document
-	Held []held
+	Held []any // open executions
 }
 
 func (v *visit) workers() error {
@@ -32,11 +28,6 @@ func (v *visit) workers() error {
 	if err != nil {
 		return err
 	}
-	tasks, err := v.get("/tasks", url.Values{"status": {"Executing"}, "limit": {strconv.Itoa(mostHeld)}})
-	if err != nil {
-		return err
-	}
-	by := heldBy(list(tasks["tasks"]))
 	alive, slots, running := 0, int64(0), int64(0)
 	wanted, typ, state := strings.ToLower(strings.TrimSpace(q.Get("q"))), q.Get("type"), q.Get("state")
 	var lines []workerLine
@@ -48,31 +39,31 @@ func (v *visit) workers() error {
 		matches := strings.Contains(strings.ToLower(text(w["id"])+" "+text(w["host"])+" "+text(w["version"])), wanted) &&
 			(typ == "" || slices.Contains(texts(w["types"]), typ)) && (state == "" || (state == "alive") == (w["alive"] == true))
 		if matches {
-			lines = append(lines, workerLine{w, by[text(w["id"])]})
+			lines = append(lines, workerLine{Doc: w})
 		}
 	}
 	lines, next := pageOf(v, lines, func(l workerLine) string { return text(l.Doc["id"]) })
-	v.render("workers", page{Title: "Workers", Nav: "Workers", Live: url.Values{"of": {"workers"}}, Poll: 5, Data: document{
-		"lines": lines, "next": next, "all": len(all), "alive": alive, "dead": len(all) - alive, "slots": slots, "running": running,
-		"cut": text(tasks["next"]) != "", "mostHeld": mostHeld,
-	}})
-	return nil
-}
-
-// heldBy are the open executions of tasks by their workers.
-func heldBy(tasks []any) map[string][]held {
-	out := map[string][]held{}
-	for _, t := range tasks {
-		t := object(t)
-		for _, s := range list(t["worker_states"]) {
-			s := object(s)
-			if s["success_time"] == nil && s["fail_time"] == nil {
-				id := text(s["worker_id"])
-				out[id] = append(out[id], held{text(t["id"]), text(t["type"]), s})
-			}
+	ids := make([]string, len(lines))
+	for i, l := range lines {
+		ids[i] = text(l.Doc["id"])
+	}
+	complete := true
+	if len(ids) > 0 {
+		held, err := v.get("/executions", url.Values{"worker": ids, "limit": {strconv.Itoa(mostHeld)}})
+		if err != nil {
+			return err
+		}
+		complete = held["complete"] == true
+		for _, h := range list(held["executions"]) {
+			l := &lines[slices.Index(ids, text(object(h)["worker_id"]))]
+			l.Held = append(l.Held, h)
 		}
 	}
-	return out
+	v.render("workers", page{Title: "Workers", Nav: "Workers", Live: url.Values{"of": {"workers"}}, Poll: 5, Data: document{
+		"lines": lines, "next": next, "all": len(all), "alive": alive, "dead": len(all) - alive, "slots": slots, "running": running,
+		"cut": !complete,
+	}})
+	return nil
 }
 
 func (v *visit) worker() error {
@@ -82,16 +73,20 @@ func (v *visit) worker() error {
 	if err != nil && problemOf(err).Status != http.StatusNotFound { // one that pulls has no document
 		return err
 	}
-	tasks, err := v.get("/tasks", url.Values{"worker_id": {id}, "status": {"Executing"}, "limit": {strconv.Itoa(mostHeld)}})
+	of := url.Values{"worker": {id}, "limit": {strconv.Itoa(mostHeld)}}
+	if types := texts(worker["types"]); len(types) <= mostTypesAsked {
+		of["type"] = types
+	}
+	held, err := v.get("/executions", of)
 	if err != nil {
 		return err
 	}
-	holds := heldBy(list(tasks["tasks"]))[id]
+	holds := list(held["executions"])
 	if worker == nil && len(holds) == 0 {
 		return &problem{Status: http.StatusNotFound, Title: "Not found", Detail: "no worker " + id + " was heard of within a day: workers that stop properly leave at once"}
 	}
 	v.render("worker", page{Title: id, Nav: "Workers", Live: url.Values{"of": {"workers"}}, Poll: 5, Data: document{
-		"id": id, "path": path, "may": v.who.May("operator"), "worker": worker, "held": holds, "more": text(tasks["next"]) != "",
+		"id": id, "path": path, "may": v.who.May("operator"), "worker": worker, "held": holds, "more": held["complete"] != true,
 	}})
 	return nil
 }

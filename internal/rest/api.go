@@ -161,6 +161,7 @@ func (s *API) addOperations() {
 	s.addFlows()
 	s.addStreams()
 	s.addWorkers()
+	s.addExecutions()
 	s.addPull()
 	s.addEvents()
 	s.addPeriodics()

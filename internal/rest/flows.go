@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 )
@@ -52,6 +53,7 @@ type flowList struct {
 type nodeList struct {
 	Body struct {
 		Nodes []view.Node `json:"nodes" doc:"each after its parents"`
+		Next  string      `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
 	}
 }
 
@@ -74,8 +76,11 @@ func (s *API) addFlows() {
 		return answerFlow(doc), nil
 	})
 	add(s, read, flowOperation("list-nodes-of-flow", http.MethodGet, flowAt+"/nodes", "List the nodes of a flow with their states and outputs", "A node is RUNNING while a worker runs its task."),
-		func(ctx context.Context, in *struct{ FlowPath }) (*nodeList, error) {
-			return s.listNodes(ctx, in.named())
+		func(ctx context.Context, in *struct {
+			FlowPath
+			Page
+		}) (*nodeList, error) {
+			return s.listNodes(ctx, in.named(), in.Page)
 		})
 	drawn := flowOperation("draw-flow", http.MethodGet, flowAt+"/picture", "Draw a flow", "The graph as a picture with statuses and times (SVG), or in the language of Graphviz or Mermaid; or the times of the nodes as a Gantt chart (SVG).")
 	drawn.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{}}}
@@ -157,10 +162,33 @@ func (s *API) stated(ctx context.Context, name flowName) (*graph.Flow, []view.No
 	return doc, view.NodesOf(doc, states), err
 }
 
-func (s *API) listNodes(ctx context.Context, name flowName) (*nodeList, error) {
-	_, nodes, err := s.stated(ctx, name)
+func (s *API) listNodes(ctx context.Context, name flowName, p Page) (*nodeList, error) {
+	from, err := placeOf(p.Token)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := s.readFlow(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	begin := 1 + slices.IndexFunc(doc.Nodes, func(v graph.Vertex) bool { return v.ID == from.id })
+	if begin == 0 && from.id != "" && doc.Kind != graph.KindStream { // a node leaves a stream at the beginning, with all before it
+		return nil, input.Invalid("page_token", "is %q; want next of the page before", p.Token)
+	}
+	end := min(begin+p.Limit, len(doc.Nodes))
 	out := &nodeList{}
-	out.Body.Nodes = nodes
+	out.Body.Nodes = []view.Node{}
+	if begin == end {
+		return out, nil
+	}
+	ids := make([]string, 0, end-begin)
+	for i := range doc.Nodes[begin:end] {
+		ids = append(ids, doc.Nodes[begin+i].ID)
+	}
+	states, err := s.flows.Nodes(ctx, name.id, ids...)
+	if out.Body.Nodes = view.NodesOf(doc, states)[begin:end]; end < len(doc.Nodes) {
+		out.Body.Next = after(ids[len(ids)-1])
+	}
 	return out, err
 }
 

@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -330,4 +331,28 @@ func TestOddPathsOfFlowsAreRefusedAndNotErrors(t *testing.T) {
 		a := w.do("GET", path, "")
 		require.Contains(t, []int{http.StatusNotFound, http.StatusUnprocessableEntity}, a.status, "%s: %s", path, a.text)
 	}
+}
+
+func TestNodesHavePages(t *testing.T) {
+	w := newWorld(t)
+	var nodes, want []any
+	for i := range 25 {
+		id := fmt.Sprintf("n%02d", i)
+		n := map[string]any{"id": id, "type": "t"}
+		if i > 0 {
+			n["after"] = []string{fmt.Sprintf("n%02d", i-1)}
+		}
+		nodes, want = append(nodes, n), append(want, id)
+	}
+	body, err := json.Marshal(map[string]any{"key": "k", "nodes": nodes})
+	require.NoError(t, err)
+	w.ok("POST", "/api/v1/flows", string(body))
+	for _, limit := range []int{1, 7, 24, 25, 100} {
+		require.Equal(t, want, w.pages(fmt.Sprint("/api/v1/flows/-/k/nodes?limit=", limit), "nodes", "node"), limit)
+	}
+	all, _ := w.ok("GET", "/api/v1/flows/-/k/nodes", "")["nodes"].([]any)
+	page := w.ok("GET", "/api/v1/flows/-/k/nodes?limit=3", "")
+	rest, _ := w.ok("GET", "/api/v1/flows/-/k/nodes?limit=3&page_token="+page["next"].(string), "")["nodes"].([]any)
+	require.Equal(t, all[3:6], rest, "a node on a page is as in the whole list")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/flows/-/k/nodes?page_token="+base64.RawURLEncoding.EncodeToString([]byte(" nobody")), ""), "page_token")
 }

@@ -50,6 +50,7 @@ func (s *API) addPlanCommands() {
 	add(s, read, planOp("preview-plan", http.MethodGet, planAt+"/preview", "Preview the next steps of a plan, if each ends as soon as it starts", ""), func(ctx context.Context, in *struct {
 		PlanPath
 		Steps
+		From time.Time `query:"from" doc:"steps whose time is this or later"`
 	}) (*planPreviewAnswer, error) {
 		p, err := s.plans.Get(ctx, in.id())
 		if err != nil {
@@ -60,7 +61,7 @@ func (s *API) addPlanCommands() {
 			return nil, err
 		}
 		out := &planPreviewAnswer{}
-		out.Body, err = view.PlanPreviewOf(p, now, in.Count)
+		out.Body, err = view.PlanPreviewOf(p, now, in.From, in.Count)
 		return out, err
 	})
 	add(s, change, planOp("cancel-plan", http.MethodPost, planAt+"/cancel", "Cancel a plan",
@@ -136,7 +137,9 @@ func answerPlans(plans []*repeat.Plan, unread unreadables, next string, err erro
 
 func (s *API) listResults(ctx context.Context, in *struct {
 	PlanPath
-	Sort string `query:"sort" enum:"at,-at" default:"at" doc:"by the time of the result: - = the newest first"`
+	Sort string    `query:"sort" enum:"at,-at" default:"at" doc:"by the time of the result: - = the newest first"`
+	From time.Time `query:"from" doc:"of steps whose time is this or later"`
+	To   time.Time `query:"to" doc:"of steps whose time is before this"`
 	Page
 }) (*resultList, error) {
 	from, err := placeOf(in.Token)
@@ -146,12 +149,18 @@ func (s *API) listResults(ctx context.Context, in *struct {
 	if _, err := s.plans.Get(ctx, in.id()); err != nil {
 		return nil, err
 	}
+	out := &resultList{}
+	out.Body.Results = []document[repeat.Result]{}
+	of, none, err := s.store.Results.EndsFor(ctx, in.id(), in.From, in.To)
+	if err != nil || none {
+		return out, err
+	}
 	var after *repeat.Result
 	if from.id != "" {
 		after = &repeat.Result{ID: from.id, At: from.at}
 	}
 	results, next, err := paged(in.Limit, after, func(after *repeat.Result, limit int) ([]*repeat.Result, error) {
-		found, err := s.store.Results.List(ctx, in.id(), in.Sort == "-at", after, limit)
+		found, err := s.store.Results.List(ctx, in.id(), of, in.Sort == "-at", after, limit)
 		page := make([]*repeat.Result, len(found))
 		for i := range found {
 			page[i] = &found[i]
@@ -161,8 +170,6 @@ func (s *API) listResults(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	out := &resultList{}
-	out.Body.Results = []document[repeat.Result]{}
 	for _, r := range results {
 		doc, err := view.Stored(r, "id")
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -167,6 +168,6 @@ func (s *API) previewPlan(ctx context.Context, in *struct {
 		return nil, input.Under("body", err)
 	}
 	out := &planPreviewAnswer{}
-	out.Body, err = view.PlanPreviewOf(doc, now, in.Count)
+	out.Body, err = view.PlanPreviewOf(doc, now, time.Time{}, in.Count)
 	return out, err
 }

@@ -3,6 +3,8 @@ package rest_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -171,4 +173,39 @@ func TestAPlanIsResetOnlyIfItIsAnError(t *testing.T) {
 	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", report+"/cancel", `{"reason": "x"}`), "body.reason")
 	w.fails(http.StatusNotFound, "POST", plans+"/-/none/cancel", "")
 	w.fails(http.StatusNotFound, "POST", plans+"/-/none/reset", "")
+}
+
+// The results of a month are found among any number of others, also where steps were late.
+func TestResultsAreFoundByTheTimesOfTheirSteps(t *testing.T) {
+	w := newWorld(t)
+	w.ok("POST", "/api/v1/plans", `{"plan_id": "p", "station": "t", "plan_type": "minute", "plan_value": 1, "plan_repet": 100000, "plan_time": "2026-01-01T00:00:00Z", "messages": [1]}`)
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var docs []any
+	for i := range 3000 { // every minute; from the 1,000th to the 2,000th all are done late, within a second
+		due := begin.Add(time.Duration(i) * time.Minute)
+		at := due.Add(time.Duration(i%7) * time.Second)
+		if i >= 1000 && i < 2000 {
+			at = begin.Add(2000*time.Minute - time.Second + time.Duration(i-1000)*time.Millisecond)
+		}
+		docs = append(docs, bson.D{{Key: "_id", Value: fmt.Sprintf("-/p/%d/x", i)}, {Key: "plan", Value: "-/p"}, {Key: "plan_id", Value: "p"}, {Key: "step", Value: int64(i + 1)}, {Key: "plan_time", Value: due}, {Key: "at", Value: at}, {Key: "state", Value: "OK"}})
+	}
+	_, err := w.db.Collection("plan_results").InsertMany(t.Context(), docs)
+	require.NoError(t, err)
+	for _, span := range [][2]int{{0, 3000}, {0, 1}, {999, 1001}, {1500, 1503}, {1990, 2010}, {2999, 4000}, {3000, 4000}, {-50, 2}, {-50, -10}} {
+		from, to := begin.Add(time.Duration(span[0])*time.Minute), begin.Add(time.Duration(span[1])*time.Minute)
+		var want []any
+		for i := max(span[0], 0); i < min(span[1], 3000); i++ {
+			want = append(want, float64(i+1))
+		}
+		q := url.Values{"from": {from.Format(time.RFC3339)}, "to": {to.Format(time.RFC3339)}, "limit": {"700"}}
+		require.Equal(t, want, w.pages("/api/v1/plans/-/p/results?"+q.Encode(), "results", "step"), span)
+		slices.Reverse(want)
+		q.Set("sort", "-at")
+		require.Equal(t, want, w.pages("/api/v1/plans/-/p/results?"+q.Encode(), "results", "step"), span)
+	}
+	w.ok("POST", "/api/v1/plans", `{"plan_id": "q", "station": "t", "plan_type": "minute", "plan_value": 1, "plan_repet": -1, "messages": [1]}`)
+	times, _ := w.ok("GET", "/api/v1/plans/-/q/preview?count=2&from=2060-01-01T00:00:30Z", "")["times"].([]any)
+	require.Len(t, times, 2)
+	require.Regexp(t, `^2060-01-01T00:0[01]`, times[0].(map[string]any)["utc"])
+	w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/plans/-/p/preview?from=2160-01-01T00:00:00Z", "")
 }

@@ -77,8 +77,11 @@ func (s *API) addStreams() {
 	add(s, change, flowOperation("append-nodes", http.MethodPost, streamAt+"/nodes", "Append nodes to a stream",
 		"The first append makes the stream. The id of a node is its key: a node of that id is stored once. With an Idempotency-Key, nodes without an id get one from it and from their place. If one node is invalid, none is appended. A closed stream refuses. An engine of flows must run somewhere for the nodes to run."), s.appendNodes)
 	add(s, read, flowOperation("list-nodes-of-stream", http.MethodGet, streamAt+"/nodes", "List the linked nodes of a stream that have not ended, and some that have", "A node is RUNNING while a worker runs its task."),
-		func(ctx context.Context, in *struct{ StreamPath }) (*nodeList, error) {
-			return s.listNodes(ctx, in.named())
+		func(ctx context.Context, in *struct {
+			StreamPath
+			Page
+		}) (*nodeList, error) {
+			return s.listNodes(ctx, in.named(), in.Page)
 		})
 	add(s, read, flowOperation("explain-node-of-stream", http.MethodGet, streamAt+"/nodes/{node}/explain", "Explain why a node has its status, and what would start it", ""), func(ctx context.Context, in *struct {
 		StreamPath

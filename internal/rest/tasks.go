@@ -2,6 +2,8 @@ package rest
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -12,6 +14,8 @@ import (
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -171,19 +175,50 @@ func (s *API) getTask(ctx context.Context, in *struct {
 	return answerTask(t)
 }
 
-func (s *API) listLives(ctx context.Context, in *struct{ TaskPath }) (*taskList, error) {
-	lives, err := s.admin.Lives(ctx, in.id())
+func (s *API) listLives(ctx context.Context, in *struct {
+	TaskPath
+	Page
+}) (*taskList, error) {
+	if _, _, _, err := input.ParseTaskID(in.id()); err != nil {
+		return nil, err
+	}
+	before := int64(math.MaxInt64)
+	if from, err := placeOf(in.Token); err != nil {
+		return nil, err
+	} else if in.Token != "" {
+		if before, err = strconv.ParseInt(from.id, 10, 64); err != nil {
+			return nil, input.Invalid("page_token", "is %q; want next of the page before", in.Token)
+		}
+	}
+	lives, err := s.store.History.LivesBefore(ctx, in.id(), before, in.Limit+1) // one more tells whether there is a next page
+	if err == nil && len(lives) == 0 && in.Token == "" {
+		err = fmt.Errorf("%w: %s", producer.ErrNotFound, in.id())
+	}
 	if err != nil {
 		return nil, err
 	}
 	out := &taskList{}
-	for _, t := range lives {
+	out.Body.Tasks = []document[model.Task]{}
+	if len(lives) > in.Limit {
+		lives = lives[:in.Limit]
+		generation, _ := lives[in.Limit-1].Lookup("generation").AsInt64OK()
+		out.Body.Next = after(strconv.FormatInt(generation, 10))
+	}
+	unread := unreadables{}
+	for _, raw := range lives {
+		t, err := store.Decode(raw)
+		if err != nil {
+			generation, _ := raw.Lookup("generation").AsInt64OK()
+			unread[fmt.Sprintf("%s@%d", in.id(), generation)] = err
+			continue
+		}
 		doc, err := view.Task(codec.AppendTask(nil, t))
 		if err != nil {
 			return nil, err
 		}
 		out.Body.Tasks = append(out.Body.Tasks, document[model.Task]{doc})
 	}
+	out.Body.Unreadable = unread.list()
 	return out, nil
 }
 

@@ -179,3 +179,19 @@ func TestATaskIsChangedOnlyAsItWasRead(t *testing.T) {
 	w.ok("POST", task+"/cancel", "")
 	whatever.fails(http.StatusConflict, "PATCH", task, `{"priority": 1}`)
 }
+
+func TestLivesHavePages(t *testing.T) {
+	w := newWorld(t)
+	var want []any
+	first := w.ok("POST", "/api/v1/tasks", `{"type": "t", "key": "k"}`)
+	want = append(want, first["generation"])
+	for range 6 {
+		w.ok("POST", "/api/v1/tasks/-/t/k/cancel", "")
+		want = append([]any{w.ok("POST", "/api/v1/tasks/-/t/k/retry", "")["generation"]}, want...)
+	}
+	for _, limit := range []int{1, 2, 3, 7, 100} {
+		require.Equal(t, want, w.pages(fmt.Sprint("/api/v1/tasks/-/t/k/lives?limit=", limit), "tasks", "generation"), limit)
+	}
+	w.fails(http.StatusNotFound, "GET", "/api/v1/tasks/-/t/nobody/lives", "")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/tasks/-/t/k/lives?page_token=x", ""), "page_token")
+}

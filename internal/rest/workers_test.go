@@ -1,10 +1,14 @@
 package rest_test
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/store"
 )
@@ -54,4 +58,42 @@ func TestAWorkerIsDrainedAndResumed(t *testing.T) {
 	}
 	require.Equal(t, "a new kernel", at(last, "request.note"))
 	require.Equal(t, "a new kernel", at(last, "after.drain.note"))
+}
+
+// What workers hold is read from the index on leases, so nothing else that is stored matters.
+func TestOpenExecutionsAreListedByWorkerAndType(t *testing.T) {
+	w := newWorld(t)
+	w.ok("POST", "/api/v1/tasks", `{"type": "a", "key": "due"}`)
+	require.Equal(t, []any{}, w.ok("GET", "/api/v1/executions", "")["executions"])
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	var docs []any
+	for i := range 12 {
+		typ, states := []string{"a", "b"}[i%2], bson.A{}
+		for _, worker := range []string{"one", "two", "three"}[:1+i%3] {
+			state := bson.D{{Key: "exec_id", Value: "x"}, {Key: "worker_id", Value: worker}, {Key: "claimed_at", Value: now}, {Key: "ping_expire_time", Value: now.Add(time.Minute)}, {Key: "attempt", Value: 1}}
+			if worker == "two" {
+				state = append(state, bson.E{Key: "fail_time", Value: now})
+			}
+			states = append(states, state)
+		}
+		docs = append(docs, bson.D{{Key: "_id", Value: fmt.Sprintf("-/%s/%02d", typ, i)}, {Key: "type", Value: typ}, {Key: "status", Value: "Executing"}, {Key: "lapse_at", Value: now.Add(time.Duration(20-i) * time.Second)}, {Key: "worker_states", Value: states}})
+	}
+	_, err := w.db.Collection("tasks").InsertMany(t.Context(), docs)
+	require.NoError(t, err)
+	found := func(query string) (out []string) {
+		doc := w.ok("GET", "/api/v1/executions"+query, "")
+		require.Equal(t, !strings.Contains(query, "limit"), doc["complete"])
+		for _, e := range doc["executions"].([]any) {
+			e := e.(map[string]any)
+			out = append(out, fmt.Sprint(e["task_id"], " ", e["worker_id"]))
+		}
+		return out
+	}
+	require.Equal(t, []string{"-/a/08 three", "-/a/02 three", "-/b/11 three", "-/b/05 three"}, found("?worker=three"), "by type and end of the lease")
+	require.Equal(t, []string{"-/b/11 three", "-/b/05 three"}, found("?worker=three&worker=two&type=b"))
+	require.Len(t, found(""), 16)
+	require.Len(t, found("?limit=5"), 5)
+	require.Empty(t, found("?worker=two"))
+	require.Empty(t, found("?type=c"))
+	w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/executions?type=a%20b", "")
 }

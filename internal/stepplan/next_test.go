@@ -148,7 +148,7 @@ func TestABrokenDocumentIsAnErrorThatNamesEverything(t *testing.T) {
 	require.EqualError(t, err, `timezone "Mars" is not a zone of the time zone database, such as Europe/Berlin
 plan_type is "yearly"; want one of none, time, second, minute, hour, day, week, month
 step is -1; want 0 to 9007199254740992`)
-	_, err = Preview(p, now, 1)
+	_, err = Preview(p, now, time.Time{}, 1)
 	require.ErrorContains(t, err, "plan_type")
 	require.EqualError(t, Check(&repeat.Plan{PlanType: repeat.Second}), `station is empty; want 1 to 100 of a-z A-Z 0-9 . _ -
 messages are missing
@@ -160,7 +160,7 @@ plan_time is missing; the type second needs one`)
 func TestAPreviewIsWhatComes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, at := somePlan(t), someTime(t, "now")
-		got, err := Preview(p, at, 10)
+		got, err := Preview(p, at, time.Time{}, 10)
 		require.NoError(t, err)
 		var want []Entry
 		for range 10 {
@@ -193,7 +193,7 @@ func TestAPreviewIsWhatComes(t *testing.T) {
 func TestAPreviewBeginsWithTheStepThatWaits(t *testing.T) {
 	p := planOf(repeat.Hour, 1, 3)
 	p.Step, p.PlanTime = 2, now.Add(2*time.Hour)
-	got, err := Preview(p, now, 5)
+	got, err := Preview(p, now, time.Time{}, 5)
 	require.NoError(t, err)
 	require.Equal(t, []Entry{
 		{Step: 2, At: now.Add(2 * time.Hour)}, {Step: 3, At: now.Add(3 * time.Hour)},
@@ -202,12 +202,62 @@ func TestAPreviewBeginsWithTheStepThatWaits(t *testing.T) {
 	require.EqualValues(t, 2, p.Step, "the plan stays as it is")
 
 	p.Done = true
-	got, err = Preview(p, now, 1)
+	got, err = Preview(p, now, time.Time{}, 1)
 	require.NoError(t, err)
 	require.Equal(t, []Entry{{Step: 3, At: now.Add(3 * time.Hour)}}, got, "step 2 is over")
 
 	p.Status = repeat.StatusCancelled
-	got, err = Preview(p, now, 5)
+	got, err = Preview(p, now, time.Time{}, 5)
 	require.NoError(t, err)
 	require.Equal(t, []Entry{{Over: true, Why: "it is CANCELLED"}}, got)
+}
+
+// A preview that begins later has the steps that the whole one has from there on.
+func TestAPreviewBeginsWhereItIsAskedTo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := somePlan(t)
+		p.PlanRepet = rapid.SampledFrom([]int{-1, 30}).Draw(t, "steps")
+		at := p.Start.Add(time.Duration(rapid.Int64Range(-10, 10).Draw(t, "now")) * time.Hour)
+		all, err := Preview(p, at, time.Time{}, 40)
+		require.NoError(t, err)
+		runs := func(entries []Entry) (out []Entry) {
+			for _, e := range entries {
+				if e.Step > 0 && e.Skipped == 0 {
+					out = append(out, e)
+				}
+			}
+			return out
+		}
+		steps := runs(all)
+		if len(steps) == 0 {
+			return
+		}
+		i := rapid.IntRange(0, len(steps)-1).Draw(t, "first")
+		from := steps[i].At
+		if i > 0 && steps[i-1].At.Before(from) && rapid.Bool().Draw(t, "between") {
+			from = steps[i-1].At.Add(time.Millisecond)
+		}
+		for i > 0 && steps[i-1].At.Equal(from) { // of an interval of nothing
+			i--
+		}
+		if from.Sub(at) > FarthestPreview {
+			return
+		}
+		later, err := Preview(p, at, from, len(steps)-i)
+		require.NoError(t, err)
+		got := runs(later)
+		if len(got) > 0 && got[0].At.IsZero() {
+			t.Fatal("a step without a time")
+		}
+		for k := range got { // steps of a week or a month are counted from the first that runs
+			require.Equal(t, steps[i+k].At, got[k].At)
+			require.Equal(t, steps[i+k].Step, got[k].Step)
+		}
+		require.Len(t, got, len(steps)-i)
+	})
+	_, err := Preview(planOf(repeat.Minute, 1, -1), now, now.Add(FarthestPreview+time.Hour), 1)
+	require.ErrorContains(t, err, "at most 100 years after now")
+	far, err := Preview(planOf(repeat.Minute, 1, -1), now, now.AddDate(50, 0, 0), 1)
+	require.NoError(t, err)
+	require.Equal(t, now.AddDate(50, 0, 0), far[0].At, "it is computed, not counted")
 }

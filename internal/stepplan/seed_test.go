@@ -128,7 +128,7 @@ func (s *published) next(c scenario.Command, now time.Time) string {
 func (s *published) preview(c scenario.Command) string {
 	n, err := strconv.Atoi(c.Word(0))
 	require.NoError(c.T, err, c.Pos())
-	entries, err := Preview(s.plan, at(c), n)
+	entries, err := Preview(s.plan, at(c), time.Time{}, n)
 	require.NoError(c.T, err, c.Pos())
 	var lines []string
 	for _, e := range entries {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -180,16 +181,22 @@ func (s *History) LifeRaw(ctx context.Context, id string, generation int64) (bso
 // history as [History.LifeRaw] does; none when there never was such a task, or its history
 // is over. Indexes: _id of tasks, task of the history.
 func (s *History) AllLives(ctx context.Context, id string) ([]bson.Raw, error) {
+	return s.LivesBefore(ctx, id, math.MaxInt64, 0)
+}
+
+// LivesBefore is AllLives of the lives before a generation, at most limit (0 = all).
+func (s *History) LivesBefore(ctx context.Context, id string, generation int64, limit int) ([]bson.Raw, error) {
 	var out []bson.Raw
 	present, err := s.tasksRoom.getRaw(ctx, id)
 	switch {
-	case err == nil:
+	case err == nil && keyOf(present).generation < generation:
 		out = append(out, present)
+	case err == nil:
 	case !errors.Is(err, ErrNotFound):
 		return nil, err
 	}
-	old, err := readAll[bson.Raw](ctx, s.history, "reading the history of task "+id, bson.D{d("task_id", id)},
-		options.Find().SetSort(bson.D{d("generation", -1)}).SetHint(indexTask))
+	old, err := readAll[bson.Raw](ctx, s.history, "reading the history of task "+id, bson.D{d("task_id", id), d("generation", bson.D{d("$lt", generation)})},
+		options.Find().SetSort(bson.D{d("generation", -1)}).SetHint(indexTask).SetLimit(int64(limit)))
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +207,9 @@ func (s *History) AllLives(ctx context.Context, id string) ([]bson.Raw, error) {
 		if raw, err = asTask(raw); err != nil {
 			return nil, err
 		}
-		out = append(out, raw)
+		if limit == 0 || len(out) < limit {
+			out = append(out, raw)
+		}
 	}
 	return out, nil
 }

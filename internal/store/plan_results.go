@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -24,14 +25,59 @@ func (s *Results) Put(ctx context.Context, results []*repeat.Result) error {
 	return err
 }
 
+// Ended is a span of results by their ends, which are in [From, Until); a zero time is no bound.
+type Ended struct{ From, Until time.Time }
+
+// EndsFor is when the results ended whose steps have a time in [from, until), where a zero time is no bound. Steps run
+// one after the other, so their times and the ends of their executions have the same order: it halves the time between,
+// and looks at one result of the index each time. none says that there are no such results. Index: plan.
+func (s *Results) EndsFor(ctx context.Context, plan string, from, until time.Time) (of Ended, none bool, err error) {
+	if !from.IsZero() {
+		if of.From, err = s.endOf(ctx, plan, from); err != nil || of.From.IsZero() {
+			return of, err == nil, err
+		}
+	}
+	if !until.IsZero() {
+		of.Until, err = s.endOf(ctx, plan, until)
+	}
+	return of, false, err
+}
+
+// endOf is the time from which on the ends are of steps that have that time or a later one; zero = there are none.
+func (s *Results) endOf(ctx context.Context, plan string, step time.Time) (time.Time, error) {
+	look := func(order int, at ...bson.E) (r repeat.Result, there bool, err error) {
+		return readOne[repeat.Result](ctx, s.planResults, "finding the results of the plan "+plan, append(bson.D{d("plan", plan)}, at...),
+			options.FindOne().SetHint(indexPlan).SetSort(bson.D{d("plan", order), d("at", order), d("_id", order)}).SetProjection(fields("at", "plan_time")))
+	}
+	last, there, err := look(-1)
+	if err != nil || !there || last.PlanTime.Before(step) {
+		return time.Time{}, err
+	}
+	earlier, end := step.Add(-time.Millisecond), last.At // nothing ends before its time
+	for at := step; end.Sub(earlier) > time.Millisecond; at = earlier.Add(end.Sub(earlier) / 2).Truncate(time.Millisecond) {
+		switch r, _, err := look(1, d("at", bson.D{d("$gte", at)})); { // the last one is there
+		case err != nil:
+			return time.Time{}, err
+		case r.PlanTime.Before(step):
+			earlier = r.At
+		default:
+			end = at
+		}
+	}
+	return end, nil
+}
+
 // List reads the results of a plan, the oldest or the newest first, behind the given one (nil = from the first).
 // Index: plan.
-func (s *Results) List(ctx context.Context, plan string, newest bool, after *repeat.Result, limit int) ([]repeat.Result, error) {
+func (s *Results) List(ctx context.Context, plan string, of Ended, newest bool, after *repeat.Result, limit int) ([]repeat.Result, error) {
 	order, over, from := 1, "$gt", "$gte"
 	if newest {
 		order, over, from = -1, "$lt", "$lte"
 	}
 	filter := bson.D{d("plan", plan)}
+	if ended := timeRange(of.From, of.Until); ended != nil {
+		filter = append(filter, d("$and", bson.A{bson.D{d("at", ended)}}))
+	}
 	if after != nil {
 		filter = append(filter, d("at", bson.D{d(from, after.At)}), d("$or", bson.A{ // the first bounds the index
 			bson.D{d("at", bson.D{d(over, after.At)})},

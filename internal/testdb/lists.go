@@ -34,7 +34,7 @@ var Lists = map[string][]string{
 		"plans?tenant=nobody&over=true", "plans?tenant=nobody&status=FINISH&sort=updated_at",
 		"plans?tenant=t5&plan_id=k00", "plans?tenant=t5&plan_id=k&status=CANCELLED", "plans?tenant=t5&plan_id=past&over=true&station=nobody",
 	},
-	"list-results":   {"plans/t5/k0000005/results", "plans/t5/k0000005/results?sort=-at"},
+	"list-results":   {"plans/t5/k0000005/results", "plans/t5/k0000005/results?sort=-at", "plans/t5/k0000005/results?from=2026-01-02T00:00:00Z&to=2026-01-03T00:00:00Z", "plans/t5/k0000005/results?from=2100-01-01T00:00:00Z"},
 	"list-periodics": {"periodics", "periodics?tenant=t5", "periodics?tenant=nobody", "periodics?tenant=t5&name=k00"},
 	"list-runs": {
 		"runs", "runs?sort=nominal", "runs?status=SUCCESS", "runs?status=RUNNING", "runs?tenant=t5", "runs?tenant=rare", "runs?tenant=nobody&sort=nominal",
@@ -48,6 +48,7 @@ var Lists = map[string][]string{
 	"list-bulk":            {"bulk", "bulk?tenant=t5"},
 	"list-types":           {"types", "types?limit=10"},
 	"list-pauses":          {"pauses"},
+	"list-executions":      {"executions", "executions?worker=worker-1&type=mail&worker=nobody"},
 	"list-workers":         {"workers", "workers?limit=10", "workers?state=dead"},
 	"list-tokens":          {"tokens", "tokens?limit=10"},
 	"list-audit": {
@@ -129,7 +130,7 @@ func Fill(t testing.TB, db *mongo.Database, n, few int) {
 		return plan(i, "past-"+key, at, status(i, "FINISH", "CANCELLED"))
 	})
 	fill(few, "plan_results", func(i int, key string, at time.Time) bson.D { // of ten plans
-		return bson.D{d("_id", key), d("plan", fmt.Sprintf("%s/k%07d", tenant(i%10), i%10)), d("plan_id", key), d("at", at)}
+		return bson.D{d("_id", key), d("plan", fmt.Sprintf("%s/k%07d", tenant(i%10), i%10)), d("plan_id", key), d("plan_time", at.Add(-time.Second)), d("at", at)}
 	})
 	fill(few, "periodic_rules", func(i int, key string, at time.Time) bson.D {
 		return bson.D{d("_id", "r"+key[1:]), d("name", key), d("tenant", tenant(i)), d("living", tenant(i)+"/"+key), d("cron", "0 0 0 * * *"), d("status", "offline"), d("version", int64(1)), d("rev", int64(1)),

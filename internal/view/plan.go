@@ -29,9 +29,9 @@ type StepTime struct {
 	At time.Time `json:"-"` // as the clocks of the plan's zone show it
 }
 
-// PlanPreviewOf previews the next n steps of a plan.
-func PlanPreviewOf(doc *repeat.Plan, now time.Time, n int) (PlanPreview, error) {
-	entries, err := stepplan.Preview(doc, now, n)
+// PlanPreviewOf previews the next n steps of a plan, those before from left out.
+func PlanPreviewOf(doc *repeat.Plan, now, from time.Time, n int) (PlanPreview, error) {
+	entries, err := stepplan.Preview(doc, now, from, n)
 	if err != nil {
 		return PlanPreview{}, err
 	}

@@ -49,6 +49,24 @@ func WorkerOf(w *store.Worker, now time.Time) Worker {
 	}
 }
 
+// Execution is an open execution, as JSON.
+type Execution struct {
+	TaskID   string `json:"task_id"`
+	Type     string `json:"type"`
+	WorkerID string `json:"worker_id"`
+	Attempt  int    `json:"attempt"`
+	Claimed  string `json:"claimed_at" format:"date-time"`
+	Lease    string `json:"ping_expire_time" format:"date-time" doc:"when the lease lapses, unless the worker pings"`
+	Deadline string `json:"deadline,omitempty" format:"date-time"`
+	Parked   bool   `json:"parked,omitempty" doc:"the handler has returned, and a completion ends the execution"`
+}
+
+// ExecutionOf is what a worker holds.
+func ExecutionOf(h *store.Held) Execution {
+	w := &h.State
+	return Execution{h.TaskID, h.Type, w.WorkerID, w.Attempt, Time(w.ClaimedAt), Time(w.PingExpireTime), Time(w.Deadline), w.Parked}
+}
+
 // Pause is why the claiming of tasks is paused, as JSON.
 type Pause struct {
 	Type string `json:"type,omitempty" doc:"absent: all types"`

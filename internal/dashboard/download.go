@@ -17,7 +17,8 @@ func (d *Dashboard) download(w http.ResponseWriter, r *http.Request) {
 	v := &visit{d: d, w: w, r: r}
 	name, form, _ := strings.Cut(r.PathValue("list"), ".")
 	t, ok := tables[name]
-	if !ok || form != "csv" && form != "jsonl" {
+	of := r.URL.Query().Get("of")
+	if !ok || strings.Contains(t.path, "%s") && !strings.Contains(of, "/") || form != "csv" && form != "jsonl" {
 		v.fail(v.nothingHere())
 		return
 	}
@@ -26,7 +27,8 @@ func (d *Dashboard) download(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := v.asked(t, r.URL.Query(), downloadPage)
-	doc, err := v.get(t.path, q)
+	path := strings.Replace(t.path, "%s", idPath(of, 2), 1)
+	doc, err := v.get(path, q)
 	if err != nil {
 		v.fail(err)
 		return
@@ -49,7 +51,7 @@ func (d *Dashboard) download(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		q.Set("page_token", next)
-		if doc, err = v.get(t.path, q); err != nil {
+		if doc, err = v.get(path, q); err != nil {
 			d.config.Logger.Warn().Err(err).Str("list", name).Msg("a download was cut off")
 			panic(http.ErrAbortHandler)
 		}

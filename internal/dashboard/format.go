@@ -41,7 +41,14 @@ func (d *Dashboard) funcs() template.FuncMap {
 		"wall":       wall,
 		"short":      short,
 		"isLate":     func(ms any) bool { return integer(ms) >= lateRun },
-		"add":        func(a, b int) int { return a + b },
+		// unless is the list of a file, unless the page filters it further than the API does.
+		"unless": func(filtered, list string) string {
+			if filtered != "" {
+				return ""
+			}
+			return list
+		},
+		"add": func(a, b int) int { return a + b },
 	}
 }
 

@@ -26,9 +26,9 @@ const (
 // benchPages are the pages among what [testdb.Fill] and the bench have stored.
 var benchPages = []string{
 	"/", "/tasks", "/tasks?sort=-id", "/tasks?type=mail", "/tasks?status=Failure", "/tasks?status=Pending&type=mail", "/tasks?status=New", "/tasks?tenant=t5&type=mail&sort=-id",
-	"/tasks?error=nobody", "/tasks?arg=to.name%3Dnobody", "/tasks?creator=nobody", "/tasks?history=also", "/tasks/t5/mail/k0000005", "/find?q=t5/mail/k0000005",
+	"/tasks?error=nobody", "/tasks?key=k0000005", "/tasks?key=k00000&type=mail", "/find?q=k0000005", "/tasks?arg=to.name%3Dnobody", "/tasks?creator=nobody", "/tasks?history=also", "/tasks/t5/mail/k0000005", "/find?q=t5/mail/k0000005",
 	"/periodics", "/periodics?tenant=t5", "/periodics/t5/k0000005", "/runs", "/runs?status=SUCCESS", "/flows", "/flows?status=RUNNING", "/flows/-/big", "/flows/-/big?view=gantt", "/flows/-/big?node=n0500",
-	"/streams", "/streams?all=true", "/streams/s/k0000005", "/plans", "/plans?over=true", "/plans/t5/k0000005", "/types", "/types/mail", "/workers", "/workers?state=dead", "/workers/worker-0500",
+	"/streams", "/streams?all=true", "/streams/s/k0000005", "/plans", "/plans?over=true", "/plans/t5/k0000005", "/plans/t5/k0000005?month=2026-03", "/plans/t5/k0000005?month=2030-01", "/types", "/types/mail", "/workers", "/workers?state=dead", "/workers/worker-0500",
 	"/waiting", "/events", "/audit", "/audit?tenant=t5", "/access", "/system", "/bulk",
 }
 

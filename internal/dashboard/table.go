@@ -13,7 +13,7 @@ const perPage = 50
 // tableOf is a list of the API: where it is, and the names of its filters in the query of a page, which are those of the
 // API.
 type tableOf struct {
-	path    string
+	path    string   // %s is the id that the query names as of
 	field   string   // of the answer
 	filters []string // names in the query
 	named   string   // the filter that finds things of one tenant by the beginning of their names
@@ -33,6 +33,13 @@ var tables = map[string]tableOf{
 		[]string{"id", "rule", "tenant", "nominal", "last_nominal", "ticks", "status", "reason", "error_info", "attempt", "manual", "late_ms", "started_at", "executed_at", "ended_at", "task_id"}},
 	"flows": {"/flows", "flows", []string{"tenant", "key", "status", "sort"}, "key",
 		[]string{"id", "status", "tenant", "key", "creator", "description", "reason", "counts", "parent", "created_at", "updated_at", "ended_at"}},
+	"rules": {"/periodics", "rules", []string{"tenant", "name"}, "name",
+		[]string{"id", "name", "tenant", "status", "cron", "timezone", "task", "next_fire_at", "last", "paused_at", "created_at", "updated_at"}},
+	"workers": {"/workers", "workers", []string{"state"}, "", []string{"id", "alive", "host", "pid", "version", "types", "concurrency", "running", "started_at", "heartbeat_at", "clock_error_ms", "drain"}},
+	"jobs":    {"/bulk", "jobs", []string{"tenant"}, "", []string{"id", "status", "action", "filter", "remark", "matched", "changed", "skipped", "failed", "creator", "created_at", "finished_at", "error_info"}},
+	"nodes":   {"/flows%s/nodes", "nodes", nil, "", []string{"node", "status", "type", "after", "since", "ready_at", "started_at", "ended_at", "reason", "error_info", "life", "task_id", "output"}},
+	"chain":   {"/streams%s/nodes", "nodes", nil, "", []string{"position", "node", "status", "type", "since", "started_at", "ended_at", "reason", "error_info", "life", "task_id", "output"}},
+	"results": {"/plans%s/results", "results", nil, "", []string{"step", "try", "plan_time", "worker", "state", "at", "result", "error_info"}},
 	"streams": {"/streams", "streams", []string{"all"}, "",
 		[]string{"stream", "status", "closed", "init", "wait", "ended_5m", "ended_1h", "node", "node_status", "since", "reason"}},
 }

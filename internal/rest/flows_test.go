@@ -153,7 +153,10 @@ func TestTheNodesOfAFlowSayWhenTheyWereReadyAndRan(t *testing.T) {
 	w.ok("POST", flowsAt, `{"key": "k", "nodes": [{"id": "a", "type": "t"}, {"id": "b", "type": "t", "after": ["a"]}, {"id": "c", "type": "t", "after": ["b"]}]}`)
 	w.pulls("t")
 	decide()
-	w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["t"], "max": 1}`)
+	require.Eventually(t, func() bool { // what was decided is carried out beside it
+		tasks, _ := w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["t"], "max": 1}`)["tasks"].([]any)
+		return len(tasks) == 1
+	}, testdb.Patience, 5*time.Millisecond)
 	nodes := w.ok("GET", flowsAt+"/-/k/nodes", "")
 	for path, there := range map[string]bool{
 		"nodes.0.ready_at": true, "nodes.0.started_at": true, "nodes.0.ended_at": true,

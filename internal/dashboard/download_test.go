@@ -1,0 +1,68 @@
+package dashboard_test
+
+import (
+	"encoding/csv"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The tables of things that others belong to are files, too: all of them, and only those.
+func TestNodesResultsRulesWorkersAndJobsAreFiles(t *testing.T) {
+	w := newWorld(t)
+	w.seedPlans()
+	w.engine()
+	w.call(http.MethodPost, "/flows", map[string]any{"key": "a/b", "nodes": []any{node("x", "report"), node("y", "report", "x")}})
+	w.call(http.MethodPost, "/streams/s/g%2F1/nodes", map[string]any{"nodes": []any{node("p", "report"), node("q", "crawl")}})
+	w.call(http.MethodPost, "/periodics", map[string]any{"name": "nightly", "cron": "@yearly", "type": "report", "tenant": "acme"})
+	w.call(http.MethodPost, "/bulk", map[string]any{"action": "cancel", "filter": map[string]any{"type": "none"}})
+	w.awaitNode("/flows/-/a%2Fb", "y", "SUCCESS")
+	w.awaitNode("/streams/s/g%2F1", "q", "RUNNING")
+	for page, want := range map[string]struct {
+		path   string
+		column string
+		values []string // at the beginning
+	}{
+		"/flows/-/a%2Fb":           {"/download/nodes.csv?of=-%2Fa%2Fb", "node", []string{"x", "y"}},
+		"/streams/s/g%2F1":         {"/download/chain.csv?of=s%2Fg%2F1", "node", []string{"p", "q"}},
+		"/plans/-/figures":         {"/download/results.csv?of=-%2Ffigures", "step", []string{"1", "2", "3"}},
+		"/periodics?tenant=acme":   {"/download/rules.csv?tenant=acme", "name", []string{"nightly"}},
+		"/workers?state=alive":     {"/download/workers.csv?state=alive", "id", []string{"clerk"}},
+		"/bulk":                    {"/download/jobs.csv", "action", []string{"cancel"}},
+		"/flows/-/a%2Fb?status=OK": {"", "", nil},
+	} {
+		_, text := w.page(page)
+		require.Equal(t, want.path != "", strings.Contains(text, "/ui/download/"), page)
+		if want.path == "" {
+			continue
+		}
+		link := want.path
+		if !strings.Contains(link, "?") {
+			link += "?"
+		}
+		require.Contains(t, text, `href="/ui`+link+`"`, page)
+		status, file := w.page(want.path)
+		require.Equal(t, http.StatusOK, status, file)
+		rows, err := csv.NewReader(strings.NewReader(file)).ReadAll()
+		require.NoError(t, err)
+		column := -1
+		for i, name := range rows[0] {
+			if name == want.column {
+				column = i
+			}
+		}
+		require.GreaterOrEqual(t, column, 0, rows[0])
+		require.Greater(t, len(rows), len(want.values), page)
+		for i, value := range want.values {
+			require.Equal(t, value, rows[i+1][column], page)
+		}
+		_, text = w.page(strings.Replace(want.path, ".csv", ".jsonl", 1))
+		require.GreaterOrEqual(t, strings.Count(text, "\n"), len(rows)-1, "%s: steps run meanwhile", page)
+	}
+	status, _ := w.page("/download/nodes.csv?of=-%2Fnobody")
+	require.Equal(t, http.StatusNotFound, status)
+	status, _ = w.page("/download/nodes.csv")
+	require.Equal(t, http.StatusNotFound, status)
+}

@@ -66,3 +66,31 @@ func TestNodesResultsRulesWorkersAndJobsAreFiles(t *testing.T) {
 	status, _ = w.page("/download/nodes.csv")
 	require.Equal(t, http.StatusNotFound, status)
 }
+
+// A task says what made it, with a link to that.
+func TestATaskLeadsToWhatMadeIt(t *testing.T) {
+	w := newWorld(t)
+	w.engine()
+	w.call(http.MethodPost, "/flows", map[string]any{"key": "a/b", "tenant": "acme", "nodes": []any{node("x", "report")}})
+	w.call(http.MethodPost, "/streams/s/g/nodes", map[string]any{"nodes": []any{node("p", "report")}})
+	w.call(http.MethodPost, "/plans", map[string]any{"plan_id": "bill", "station": "report", "plan_type": "time", "plan_time": "2100-01-01T00:00:00Z", "messages": []any{1}})
+	w.call(http.MethodPost, "/periodics", map[string]any{"name": "nightly", "cron": "@yearly", "type": "report", "tenant": "acme"})
+	w.decide()
+	w.call(http.MethodPost, "/periodics/acme/nightly/trigger", nil)
+	w.awaitNode("/streams/s/g", "p", "READY")
+	seen := map[string]bool{}
+	for len(seen) < 4 {
+		for _, task := range w.call(http.MethodGet, "/tasks?type=report", nil)["tasks"].([]any) {
+			task := task.(map[string]any)
+			kind := at(task, "origin", "kind").(string) + " " + at(task, "origin", "id").(string)
+			_, text := w.page("/tasks/" + strings.Replace(task["id"].(string), "acme/report/flow:a/b:x", "acme/report/flow:a%2Fb:x", 1))
+			for _, link := range []string{`of the flow <a class="id" href="/ui/flows/acme/a%2Fb?node=x">acme/a/b</a>`, `of the stream <a class="id" href="/ui/streams/s/g?node=p">s/g</a>`, `step 1 of the plan <a class="id" href="/ui/plans/-/bill">-/bill</a>`, `of the rule <a class="id" href="/ui/runs/acme/`} {
+				if strings.Contains(text, link) {
+					seen[kind] = true
+				}
+			}
+			require.True(t, seen[kind], "%s: %s", kind, task["id"])
+		}
+		require.NoError(t, t.Context().Err())
+	}
+}

@@ -67,12 +67,45 @@ func (v *visit) task() error {
 	if err != nil {
 		return err
 	}
+	made, err := v.madeBy(task)
+	if err != nil {
+		return err
+	}
 	can := actionsOf(model.Status(text(task["status"])))
 	remarked := slices.DeleteFunc([]string{"cancel", "resolve"}, func(verb string) bool { return !can[verb] })
 	v.render("task", page{Title: strings.Join(id, "/"), Nav: "Tasks", Poll: 5, // its reasons depend on workers, pauses and time, too
 		Live: url.Values{"tenant": id[:1], "type": id[1:2], "key": id[2:]},
-		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "moreLives": lives["next"], "past": len(generation) > 0, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "remarked": remarked}})
+		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "moreLives": lives["next"], "past": len(generation) > 0, "made": made, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "remarked": remarked}})
 	return nil
+}
+
+// origin is what made a task.
+type origin struct{ Words, Name, Path string }
+
+// madeBy is what made a task, with its page; nil = somebody has sent it.
+func (v *visit) madeBy(task document) (*origin, error) {
+	o := object(task["origin"])
+	id := text(o["id"])
+	switch text(o["kind"]) {
+	case lifecycle.OutcomePeriodic:
+		tick := object(o["tick"])
+		return &origin{"the tick " + text(tick["nominal"]) + " of the rule", text(tick["rule"]), "/runs" + pathOf(tenantOf(task), text(tick["run"]))}, nil
+	case lifecycle.OutcomePlan:
+		return &origin{"step " + number(o["step"]) + " of the plan", id, "/plans" + idPath(id, 2)}, nil
+	case lifecycle.OutcomeDelivery:
+		return &origin{"a callback of the task", id, "/tasks" + idPath(id, 3)}, nil
+	case lifecycle.OutcomeFlow:
+		node := text(o["node"])
+		of := &origin{"the node " + node + " of the flow", id, "/flows" + idPath(id, 2)}
+		if _, err := v.get(of.Path, nil); gone(err) { // streams have ids like flows
+			of.Words, of.Path = "the node "+node+" of the stream", "/streams"+idPath(id, 2)
+		} else if unlessRefused(err) != nil {
+			return nil, err
+		}
+		of.Path += "?" + url.Values{"node": {node}}.Encode()
+		return of, nil
+	}
+	return nil, nil
 }
 
 // actionsOf are the actions that the status of a task allows.

@@ -108,7 +108,7 @@ func TestAnEndThatTheServerRefusesKeepsNoOtherBack(t *testing.T) {
 				t.Skip("what is done with documents of 16 MB is tried once with the race detector")
 			}
 			t.Parallel()
-			onEnginesAlone(t, virtually(func(t *testing.T, e Engine) {
+			onEnginesAlone(t, inDepth(virtually(func(t *testing.T, e Engine) {
 				a := newArena(t, e.another(t))        // documents of 16 MB push much out of the log of events
 				large := a.tight("large", "w", 2000)  // room for the reason why its result is not there
 				full := a.tight("full", "w", 20)      // no room for any end
@@ -148,7 +148,7 @@ func TestAnEndThatTheServerRefusesKeepsNoOtherBack(t *testing.T) {
 				}
 				_, err := a.db.Collection("tasks").DeleteMany(t.Context(), bson.D{{Key: "padding", Value: bson.D{{Key: "$exists", Value: true}}}})
 				require.NoError(t, err)
-			}))
+			})))
 		})
 	}
 }

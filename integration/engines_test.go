@@ -136,14 +136,14 @@ func onEnginesAlone(t *testing.T, scenario func(t *testing.T, e Engine)) {
 // longVariable, when it is set, makes a run on the other engines complete, see inDepth.
 const longVariable = "MSCHEDULER_TEST_LONG"
 
-// inDepth is a scenario in which processes are killed and frozen, over and over. It takes long, and it
-// tries what our code does between its writes; how an engine carries out each of these other scenarios
-// try. So every run has it on the embedded server, with the race detector. On the other engines, and at
-// full size, only `make long` has it.
+// inDepth is a scenario that takes long, and tries what our code does more than what an engine does: processes are
+// killed and frozen over and over, or a minute must pass. How an engine carries out each of their writes the
+// other scenarios try. So every run has it on the embedded server, with the race detector. On the other engines, and
+// at full size, only `make long` has it.
 func inDepth(scenario func(t *testing.T, e Engine)) func(t *testing.T, e Engine) {
 	return func(t *testing.T, e Engine) {
 		if e.rest && os.Getenv(longVariable) == "" {
-			t.Skip("processes are killed and frozen on this engine, and at this size, in make long")
+			t.Skip("it takes long on this engine, and at this size: make long has it")
 		}
 		scenario(t, e)
 	}

@@ -24,7 +24,7 @@ import (
 // A process as `work --periodic --flow --plan` starts it, with a rule and a plan that are due in a year:
 // its worker watches, it does the upkeep, and its three engines share their looks.
 func TestAnIdleProcessWithAllEnginesSendsAtMostThirtyCommandsAMinute(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEngines(t, inDepth(func(t *testing.T, e Engine) {
 		if !e.Streams {
 			t.Skip("its workers poll each second")
 		}
@@ -78,5 +78,5 @@ func TestAnIdleProcessWithAllEnginesSendsAtMostThirtyCommandsAMinute(t *testing.
 		}
 		require.Positive(t, total)
 		require.LessOrEqual(t, total, 30)
-	})
+	}))
 }

@@ -33,7 +33,7 @@ func keyInTurn(n int) func(int) []producer.Option {
 }
 
 func TestARateOfEachLimitKeyHoldsInEverySpanWhileOthersGoOn(t *testing.T) {
-	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const keys, perSecond = 4, 10
 		a.limit(func(typ *model.TaskType) {
@@ -62,7 +62,7 @@ func TestARateOfEachLimitKeyHoldsInEverySpanWhileOthersGoOn(t *testing.T) {
 				require.True(t, start.Before(end), "a key waited for another: one began at %v, one was through at %v", start, end)
 			}
 		}
-	})
+	}))
 }
 
 // writesATask is how often a task was changed, in the mean: each time that it is held back, or
@@ -79,7 +79,7 @@ func (a *arena) writesATask(ids []string) float64 {
 }
 
 func TestALimitOfTheTypeAndOneOfItsKeysHoldTogetherAndBothAreReached(t *testing.T) {
-	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const ofType, ofKey = 3, 2
 		a.limit(func(typ *model.TaskType) {
@@ -103,5 +103,5 @@ func TestALimitOfTheTypeAndOneOfItsKeysHoldTogetherAndBothAreReached(t *testing.
 			reached = max(reached, maybe)
 		}
 		require.GreaterOrEqual(t, reached, ofKey, "three of two keys: one of them has two")
-	})
+	}))
 }

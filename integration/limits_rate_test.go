@@ -201,7 +201,7 @@ func lateness(t *testing.T) (ask func() time.Duration) {
 
 // The primary stalls: claims that are on their way arrive after the time of their starts.
 func TestAHandlerWhoseClaimWasHeldUpDoesNotBegin(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEngines(t, inDepth(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const rate = 100
 		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: rate, Per: time.Second} })
@@ -249,7 +249,7 @@ func TestAHandlerWhoseClaimWasHeldUpDoesNotBegin(t *testing.T) {
 		for _, id := range ids {
 			require.Zero(t, a.get(id).ErrorCount)
 		}
-	})
+	}))
 }
 
 func TestTheFirstTaskOfARareRateBeginsAtOnce(t *testing.T) {
@@ -264,7 +264,7 @@ func TestTheFirstTaskOfARareRateBeginsAtOnce(t *testing.T) {
 }
 
 func TestARateThatIsRaisedActsWithinSeconds(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEngines(t, inDepth(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: 1, Per: time.Hour} })
 		var b begun
@@ -277,7 +277,7 @@ func TestARateThatIsRaisedActsWithinSeconds(t *testing.T) {
 		_, err = a.admin.PutType(t.Context(), *typ)
 		require.NoError(t, err)
 		a.awaitSuccess(ids)
-	})
+	}))
 }
 
 func TestAKeyWhoseRateIsUsedUpTakesNoStartFromTheOthers(t *testing.T) {

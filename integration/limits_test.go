@@ -288,7 +288,7 @@ func (a *arena) awaitDone(ids []string, n int) {
 }
 
 func TestOfEachLimitKeyOneRunsAtATimeAndNoneStarves(t *testing.T) {
-	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
+	onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const customers = 50
 		options := func(i int) []producer.Option {
@@ -324,7 +324,7 @@ func TestOfEachLimitKeyOneRunsAtATimeAndNoneStarves(t *testing.T) {
 		require.True(t, others.Before(busy), "customer 0 stood before the others: they were done at %v, it at %v", others, busy)
 		sure, maybe := openAtOnce(a.runs(ids))
 		t.Logf("%d to %d at once", sure, maybe)
-	})
+	}))
 }
 
 func TestWhatIsFetchedIsWithinTheLimits(t *testing.T) {

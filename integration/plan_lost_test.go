@@ -162,7 +162,7 @@ func TestAPersonKilledWhileCancellingAPlanLeavesNoStepBehind(t *testing.T) {
 
 // A publisher stores plans, and cannot send their first steps. Engines send them long before their times.
 func TestAFirstStepThatCannotBeSentIsLeftToTheEngines(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEngines(t, inDepth(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		px, away := a.behind()
 		trap := px.Set(proxy.Rule{Command: "insert", Collection: "tasks", Do: proxy.CutBefore, Times: -1})
@@ -186,5 +186,5 @@ func TestAFirstStepThatCannotBeSentIsLeftToTheEngines(t *testing.T) {
 			}
 			return ""
 		})
-	})
+	}))
 }

@@ -17,7 +17,7 @@ import (
 // A worker of hundreds of types that all have tasks does not look through all types before
 // it claims the first task, and misses none in the end.
 func TestAWorkerOfHundredsOfTypesClaimsBetweenItsSeeks(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEngines(t, inDepth(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		px, db := a.behind()
 		l := listen(t, px.URI(), db.Name())
@@ -55,5 +55,5 @@ func TestAWorkerOfHundredsOfTypesClaimsBetweenItsSeeks(t *testing.T) {
 		}
 		require.Positive(t, most)
 		require.LessOrEqual(t, most, 25, "seeks between two looks at what is due; of %d looks", looks)
-	})
+	}))
 }

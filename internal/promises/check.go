@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -243,7 +244,8 @@ func (c *check) beganBefore(t *model.Task, at time.Time) bool {
 	return slices.ContainsFunc(c.ran[t.ID], func(x *Execution) bool { return x.Began.Before(at) })
 }
 
-// End is when the execution ended that ended the task: the one of its result, or the last one; zero = nobody knows.
+// End is when the execution ended that ended the task: the one of its result, or the last whose failure counted; zero =
+// nobody knows. A handler may end long after its execution was taken over, which counts for nothing.
 func (r Ran) End(t *model.Task) (at time.Time) {
 	c := check{ran: r}
 	return c.end(t)
@@ -257,8 +259,11 @@ func (c *check) end(t *model.Task) (at time.Time) {
 		}
 		return at
 	}
+	counts := func(x *Execution) bool {
+		return slices.ContainsFunc(t.WorkerStates, func(w model.WorkerState) bool { return w.ExecID == x.Name && w.FailKind == failkind.Error })
+	}
 	for _, x := range c.ran[t.ID] {
-		if x.Ended.After(at) {
+		if x.Ended.After(at) && counts(x) {
 			at = x.Ended
 		}
 	}

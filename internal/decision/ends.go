@@ -105,7 +105,7 @@ func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, l
 		case applied[n]:
 			out.Worked, out.written = true, append(out.written, d.Documents.ID(w.After))
 			if d.Prompt {
-				d.remember(w.After)
+				d.remember(w)
 			}
 			d.endsTold(c.Ends[:a.Told])
 			at := d.Planner.DueAt(w.After)

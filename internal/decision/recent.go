@@ -1,5 +1,7 @@
 package decision
 
+import "github.com/mscheduler/mscheduler/internal/store"
+
 // maxRecent bounds the documents that an engine remembers, in bytes of memory.
 const maxRecent = 64 << 20
 
@@ -33,14 +35,17 @@ func (r *recent[D]) forget(id string) {
 	delete(r.sizes, id)
 }
 
-// remember keeps a document as it was decided, unless something that it plans is not carried out yet:
-// others may do that.
-func (d *Decider[D]) remember(doc D) {
+// remember keeps a document as it was decided, unless something that it plans is not carried out yet: others may
+// do that. Nor does it where what was carried out stands in the stored document, and no longer in this one: the next
+// decision would not know that it has to leave.
+func (d *Decider[D]) remember(w store.Decision[D]) {
+	doc := w.After
 	id, size := d.Documents.ID(doc), smallDocument
 	if d.Size != nil {
 		size = d.Size(doc)
 	}
-	if _, all := d.known(doc); size == 0 || !all && len(d.Documents.PlanIDs(doc)) > 0 {
+	_, all := d.known(doc)
+	if planned := len(d.Documents.PlanIDs(doc)) > 0; size == 0 || planned && !all || !planned && w.Drop {
 		d.recent.forget(id)
 		return
 	}

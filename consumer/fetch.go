@@ -141,9 +141,14 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	if len(found) > 0 {
 		c.lapses.Hint()
 	}
-	if err := c.lapses.OwnFirst(ctx); err != nil { // the search may have waited for the database
+	// The search may have waited for the database.
+	if err := c.lapses.OwnFirst(ctx); err != nil {
 		return false, true, err
 	}
+	if err := c.control.Fresh(ctx); err != nil {
+		return false, true, err
+	}
+	found = slices.DeleteFunc(slices.Clone(found), func(t *model.Task) bool { return c.waits(t.Type) })
 	out, err := c.claim(ctx, found, nil)
 	if err != nil {
 		return false, true, err

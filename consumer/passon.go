@@ -288,6 +288,9 @@ func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 			c.reportPass(ctx, err)
 			return
 		}
+		if c.control.Fresh(ctx) != nil || c.waits(h.typ) { // the search may have waited for the database
+			return
+		}
 		n = min(n, len(tasks))
 		before := by.reserved
 		out, err := c.claim(ctx, tasks[:n], by)

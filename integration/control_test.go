@@ -13,8 +13,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/control"
 	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -123,6 +125,33 @@ func TestAPauseReachesABusyWorkerWithinTwoSecondsAndAResumeWakesIt(t *testing.T)
 		quick.Store(true)
 		require.NoError(t, a.admin.Resume(t.Context(), chaosWork.Name()))
 		a.awaitSuccess(ids)
+	})
+}
+
+// A search that waits for a slow database ends after the pause was stored. What it found is not claimed by what was
+// known of pauses before.
+func TestAPauseIsSeenAfterASearchThatTookLong(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		id := a.send(1)[0]
+		px, away := a.behind()
+		search := px.Set(proxy.Rule{Command: "find", Collection: "tasks", Contains: "audience", Lacks: "$or", Do: proxy.HoldAfter})
+		h := a.hire("w", double, through(away))
+		receive(t, search.Hit(), "the search")
+		require.NoError(t, a.admin.Pause(t.Context(), chaosWork.Name()))
+		time.Sleep(2 * control.MaxAge)
+		search.Release()
+		awaitTrue(t, func() string {
+			if search.Sprung() == 0 || h.Stats().Fetches == 0 {
+				return "a search that ends"
+			}
+			return ""
+		})
+		time.Sleep(2 * control.MaxAge)
+		require.Equal(t, model.StatusNew, a.get(id).Status)
+		require.Empty(t, h.events.all(workerevent.Claimed))
+		require.NoError(t, a.admin.Resume(t.Context(), chaosWork.Name()))
+		a.awaitStatus(id, model.StatusSuccess)
 	})
 }
 

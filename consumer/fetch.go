@@ -142,10 +142,10 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 		c.lapses.Hint()
 	}
 	// The search may have waited for the database.
-	if err := c.lapses.OwnFirst(ctx); err != nil {
+	if err := c.control.Fresh(ctx); err != nil {
 		return false, true, err
 	}
-	if err := c.control.Fresh(ctx); err != nil {
+	if err := c.lapses.OwnFirst(ctx); err != nil {
 		return false, true, err
 	}
 	found = slices.DeleteFunc(slices.Clone(found), func(t *model.Task) bool { return c.waits(t.Type) })

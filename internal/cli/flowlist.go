@@ -83,7 +83,7 @@ func (f *flowsCommand) list() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&status, "status", "", "only flows with this status")
 	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(flowStatuses)...))
-	cmd.Flags().StringVar(&tenant, "tenant", "", "only flows of this tenant; defaults to all")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "only flows of this tenant, - for those without one (default: all; with --key, those without one)")
 	cmd.Flags().StringVar(&key, "key", "", "only flows whose key begins with this text")
 	_ = cmd.RegisterFlagCompletionFunc("key", cobra.NoFileCompletions)
 	cmd.Flags().IntVar(&limit, "limit", 50, "number of flows on a page, at most 1000")

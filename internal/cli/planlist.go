@@ -95,7 +95,7 @@ func (p *plansCommand) list() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&status, "status", "", "only plans with this status")
 	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(planStatuses)...))
-	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "only plans of this tenant; defaults to all")
+	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "only plans of this tenant, - for those without one (default: all; with --plan-id, those without one)")
 	cmd.Flags().StringVar(&f.Station, "station", "", "only plans of this station; defaults to all")
 	cmd.Flags().StringVar(&name, "plan-id", "", "only plans whose plan_id begins with this text")
 	_ = cmd.RegisterFlagCompletionFunc("plan-id", cobra.NoFileCompletions)

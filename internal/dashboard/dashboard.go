@@ -76,6 +76,7 @@ var allRoutes = []routes{
 	flowRoutes,
 	streamRoutes,
 	planRoutes,
+	designRoutes,
 }
 
 // Serves reports whether the path of a request is one of the dashboard's.

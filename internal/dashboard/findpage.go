@@ -3,6 +3,7 @@ package dashboard
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -113,9 +114,10 @@ func (v *visit) begins(q string) (out []found, err error) {
 	return out, nil
 }
 
-// unlessRefused is no error if the API says that there is no such thing, or that nothing can have such a name.
+// unlessRefused is no error if the API says that there is no such thing for this viewer, or that nothing can have such
+// a name.
 func unlessRefused(err error) error {
-	if err != nil && problemOf(err).Status < http.StatusInternalServerError {
+	if err != nil && slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity}, problemOf(err).Status) {
 		return nil
 	}
 	return err

@@ -24,7 +24,7 @@ func TestTheStreamPagesLookRightAndTheirActionsWork(t *testing.T) {
 	b.looks("streams", w.url+"/ui/streams")
 	require.Regexp(t, `orders/17/a\s.*\t0.2\t0.017`, b.text("[data-part=streams] tbody"))
 	b.looks("stream", w.url+page)
-	require.Contains(t, b.text("[data-part=head]"), "0.2\nnodes ended a minute, over five minutes; 0.017 over an hour. At that speed the backlog lasts 2 h")
+	require.Contains(t, b.text("[data-part=head]"), "0.2\nnodes ended a minute, over five minutes; 0.017 over an hour. At the speed of the last five minutes, the backlog lasts 10 m")
 
 	b.visit(w.url + page + "?node=tell")
 	b.run(chromedp.Click("form[data-call$=retry] button"), chromedp.WaitVisible("#confirm-yes"), chromedp.Click("#confirm-yes"))

@@ -37,17 +37,17 @@ func streamState(s document) string {
 	}
 }
 
-// speed is how many nodes of a stream end a minute, and for how long its backlog lasts at the speed of the last hour.
+// speed is how many nodes of a stream end a minute, and for how long its backlog lasts at the speed of the last five minutes.
 type speed struct {
 	Minutes, Hour string // over the last five minutes, and the last hour
 	Lasts         string // "" = there is no backlog, or nothing ends
 }
 
 func speedOf(s document) speed {
-	hour := integer(s["ended_1h"])
-	out := speed{Minutes: perMinute(integer(s["ended_5m"]), 5), Hour: perMinute(hour, 60)}
-	if backlog := integer(s["init"]) + integer(s["wait"]); backlog > 0 && hour > 0 {
-		out.Lasts = span(time.Duration(float64(backlog) / float64(hour) * float64(time.Hour)).Truncate(time.Second))
+	lately := integer(s["ended_5m"])
+	out := speed{Minutes: perMinute(lately, 5), Hour: perMinute(integer(s["ended_1h"]), 60)}
+	if backlog := integer(s["init"]) + integer(s["wait"]); backlog > 0 && lately > 0 {
+		out.Lasts = span(time.Duration(float64(backlog) / float64(lately) * float64(5*time.Minute)).Truncate(time.Second))
 	}
 	return out
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -67,7 +69,7 @@ func (v *visit) task() error {
 	if err != nil {
 		return err
 	}
-	made, err := v.madeBy(task)
+	delivery, err := v.deliveryOf(task)
 	if err != nil {
 		return err
 	}
@@ -75,37 +77,52 @@ func (v *visit) task() error {
 	remarked := slices.DeleteFunc([]string{"cancel", "resolve"}, func(verb string) bool { return !can[verb] })
 	v.render("task", page{Title: strings.Join(id, "/"), Nav: "Tasks", Poll: 5, // its reasons depend on workers, pauses and time, too
 		Live: url.Values{"tenant": id[:1], "type": id[1:2], "key": id[2:]},
-		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "moreLives": lives["next"], "past": len(generation) > 0, "made": made, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "remarked": remarked}})
+		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "moreLives": lives["next"], "past": len(generation) > 0, "made": madeBy(task), "delivery": delivery, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "remarked": remarked}})
 	return nil
+}
+
+// deliveryOf is the task that delivers the callback of a life, with its attempts; nil = there is none.
+func (v *visit) deliveryOf(task document) (document, error) {
+	status, generation := model.Status(text(task["status"])), task["generation"]
+	if !status.Ended() && status != model.StatusPending || text(task["type"]) == input.CallbackType {
+		return nil, nil
+	}
+	life, err := strconv.ParseInt(text(generation), 10, 64)
+	if err != nil {
+		return nil, nil //nolint:nilerr // the API would have to break its description
+	}
+	delivery, err := v.get("/tasks"+pathOf(tenantOf(task), input.CallbackType, lifecycle.DeliveryKey(text(task["id"]), life)), nil)
+	if err != nil {
+		return nil, unlessRefused(err)
+	}
+	return delivery, nil
 }
 
 // origin is what made a task.
 type origin struct{ Words, Name, Path string }
 
 // madeBy is what made a task, with its page; nil = somebody has sent it.
-func (v *visit) madeBy(task document) (*origin, error) {
+func madeBy(task document) *origin {
 	o := object(task["origin"])
 	id := text(o["id"])
 	switch text(o["kind"]) {
 	case lifecycle.OutcomePeriodic:
 		tick := object(o["tick"])
-		return &origin{"the tick " + text(tick["nominal"]) + " of the rule", text(tick["rule"]), "/runs" + pathOf(tenantOf(task), text(tick["run"]))}, nil
+		return &origin{"the tick " + text(tick["nominal"]) + " of the rule", text(tick["rule"]), "/runs" + pathOf(tenantOf(task), text(tick["run"]))}
 	case lifecycle.OutcomePlan:
-		return &origin{"step " + number(o["step"]) + " of the plan", id, "/plans" + idPath(id, 2)}, nil
+		return &origin{"step " + number(o["step"]) + " of the plan", id, "/plans" + idPath(id, 2)}
 	case lifecycle.OutcomeDelivery:
-		return &origin{"a callback of the task", id, "/tasks" + idPath(id, 3)}, nil
+		return &origin{"a callback of the task", id, "/tasks" + idPath(id, 3)}
 	case lifecycle.OutcomeFlow:
 		node := text(o["node"])
 		of := &origin{"the node " + node + " of the flow", id, "/flows" + idPath(id, 2)}
-		if _, err := v.get(of.Path, nil); gone(err) { // streams have ids like flows
+		if strings.HasPrefix(text(task["key"]), graph.KindStream+":") {
 			of.Words, of.Path = "the node "+node+" of the stream", "/streams"+idPath(id, 2)
-		} else if unlessRefused(err) != nil {
-			return nil, err
 		}
 		of.Path += "?" + url.Values{"node": {node}}.Encode()
-		return of, nil
+		return of
 	}
-	return nil, nil
+	return nil
 }
 
 // actionsOf are the actions that the status of a task allows.

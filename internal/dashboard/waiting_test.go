@@ -47,6 +47,7 @@ func TestTheAuditAndTheSystemAreShown(t *testing.T) {
 	w.call(http.MethodPost, "/types/mail/pause", nil)
 	b.looks("audit", w.url+"/ui/audit")
 	require.Contains(t, b.text("tbody tr"), "pause-type")
+	b.looks("design", w.url+"/ui/design")
 	b.looks("system", w.url+"/ui/system")
 	b.run(chromedp.Click(`#run-checks`, chromedp.ByID), chromedp.WaitVisible("#main tbody tr", chromedp.ByQuery))
 	require.Contains(t, b.text("#main tbody"), "all indexes are there")

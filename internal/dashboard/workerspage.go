@@ -49,7 +49,16 @@ func (v *visit) workers() error {
 	}
 	complete := true
 	if len(ids) > 0 {
-		held, err := v.get("/executions", url.Values{"worker": ids, "limit": {strconv.Itoa(mostHeld)}})
+		of := url.Values{"worker": ids, "limit": {strconv.Itoa(mostHeld)}}
+		var types []string
+		for _, l := range lines {
+			types = append(types, texts(l.Doc["types"])...)
+		}
+		slices.Sort(types)
+		if types = slices.Compact(types); len(types) <= mostTypesAsked {
+			of["type"] = types
+		}
+		held, err := v.get("/executions", of)
 		if err != nil {
 			return err
 		}
@@ -82,7 +91,7 @@ func (v *visit) worker() error {
 		return err
 	}
 	holds := list(held["executions"])
-	if worker == nil && len(holds) == 0 {
+	if worker == nil && len(holds) == 0 && held["complete"] == true {
 		return &problem{Status: http.StatusNotFound, Title: "Not found", Detail: "no worker " + id + " was heard of within a day: workers that stop properly leave at once"}
 	}
 	v.render("worker", page{Title: id, Nav: "Workers", Live: url.Values{"of": {"workers"}}, Poll: 5, Data: document{

@@ -26,6 +26,7 @@ const (
 // Types are all of them.
 var Types = []string{Work, Limited, Ticked, Node, Step, Link}
 
+// What the tasks, the plans and the rule are made with.
 const (
 	AtOnce    = 2               // tasks of the type Limited that run at the same time
 	Lease     = 4 * time.Second // of an execution

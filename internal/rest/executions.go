@@ -14,7 +14,7 @@ import (
 type executionList struct {
 	Body struct {
 		Executions []view.Execution `json:"executions"`
-		Complete   bool             `json:"complete" doc:"these are all: false where there are more than limit, or where so many tasks run that not all were looked at"`
+		Complete   bool             `json:"complete" doc:"false if there are more executions than limit, or more running tasks than were examined"`
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -171,9 +172,12 @@ func (s *API) listNodes(ctx context.Context, name flowName, p Page) (*nodeList, 
 	if err != nil {
 		return nil, err
 	}
-	begin := 1 + slices.IndexFunc(doc.Nodes, func(v graph.Vertex) bool { return v.ID == from.id })
-	if begin == 0 && from.id != "" && doc.Kind != graph.KindStream { // a node leaves a stream at the beginning, with all before it
-		return nil, input.Invalid("page_token", "is %q; want next of the page before", p.Token)
+	begin := 0
+	if p.Token != "" { // the position of the last node. Nodes leave a stream at its beginning
+		position, err := strconv.Atoi(from.id)
+		if begin = max(0, position-doc.Trimmed); err != nil || position < 1 || begin > len(doc.Nodes) {
+			return nil, input.Invalid("page_token", "is %q; want next of the page before", p.Token)
+		}
 	}
 	end := min(begin+p.Limit, len(doc.Nodes))
 	out := &nodeList{}
@@ -187,7 +191,7 @@ func (s *API) listNodes(ctx context.Context, name flowName, p Page) (*nodeList, 
 	}
 	states, err := s.flows.Nodes(ctx, name.id, ids...)
 	if out.Body.Nodes = view.NodesOf(doc, states)[begin:end]; end < len(doc.Nodes) {
-		out.Body.Next = after(ids[len(ids)-1])
+		out.Body.Next = after(strconv.Itoa(doc.Trimmed + end))
 	}
 	return out, err
 }

@@ -54,7 +54,7 @@ func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version
 type TaskFilter struct {
 	Tenant   string    `query:"tenant" doc:"tenant; - for tasks without one"`
 	Type     string    `query:"type"`
-	Key      string    `query:"key" doc:"the key begins with this text. Without tenant and type, a page looks at 100 pairs of a tenant and a type"`
+	Key      string    `query:"key" doc:"the beginning of the key. Unless tenant and type are both given, a page looks at 100 pairs of a tenant and a type"`
 	Status   []string  `query:"status" doc:"any of these"`
 	Category string    `query:"category"`
 	Creator  string    `query:"creator"`
@@ -190,7 +190,7 @@ func (s *API) listLives(ctx context.Context, in *struct {
 			return nil, input.Invalid("page_token", "is %q; want next of the page before", in.Token)
 		}
 	}
-	lives, err := s.store.History.LivesBefore(ctx, in.id(), before, in.Limit+1) // one more tells whether there is a next page
+	lives, more, err := s.store.History.LivesBefore(ctx, in.id(), before, in.Limit)
 	if err == nil && len(lives) == 0 && in.Token == "" {
 		err = fmt.Errorf("%w: %s", producer.ErrNotFound, in.id())
 	}
@@ -199,9 +199,8 @@ func (s *API) listLives(ctx context.Context, in *struct {
 	}
 	out := &taskList{}
 	out.Body.Tasks = []document[model.Task]{}
-	if len(lives) > in.Limit {
-		lives = lives[:in.Limit]
-		generation, _ := lives[in.Limit-1].Lookup("generation").AsInt64OK()
+	if more {
+		generation, _ := lives[len(lives)-1].Lookup("generation").AsInt64OK()
 		out.Body.Next = after(strconv.FormatInt(generation, 10))
 	}
 	unread := unreadables{}

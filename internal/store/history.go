@@ -181,37 +181,41 @@ func (s *History) LifeRaw(ctx context.Context, id string, generation int64) (bso
 // history as [History.LifeRaw] does; none when there never was such a task, or its history
 // is over. Indexes: _id of tasks, task of the history.
 func (s *History) AllLives(ctx context.Context, id string) ([]bson.Raw, error) {
-	return s.LivesBefore(ctx, id, math.MaxInt64, 0)
+	lives, _, err := s.LivesBefore(ctx, id, math.MaxInt64, 0)
+	return lives, err
 }
 
-// LivesBefore is AllLives of the lives before a generation, at most limit (0 = all).
-func (s *History) LivesBefore(ctx context.Context, id string, generation int64, limit int) ([]bson.Raw, error) {
-	var out []bson.Raw
+// LivesBefore is AllLives of the lives before a generation, at most limit, and about [pageBytes] of the history (0 = all). more says
+// that there are others.
+func (s *History) LivesBefore(ctx context.Context, id string, generation int64, limit int) (lives []bson.Raw, more bool, err error) {
 	present, err := s.tasksRoom.getRaw(ctx, id)
 	switch {
 	case err == nil && keyOf(present).generation < generation:
-		out = append(out, present)
+		lives = append(lives, present)
 	case err == nil:
 	case !errors.Is(err, ErrNotFound):
-		return nil, err
+		return nil, false, err
 	}
-	old, err := readAll[bson.Raw](ctx, s.history, "reading the history of task "+id, bson.D{d("task_id", id), d("generation", bson.D{d("$lt", generation)})},
-		options.Find().SetSort(bson.D{d("generation", -1)}).SetHint(indexTask).SetLimit(int64(limit)))
-	if err != nil {
-		return nil, err
+	find := options.Find().SetSort(bson.D{d("generation", -1)}).SetHint(indexTask)
+	if limit > 0 {
+		find.SetLimit(int64(limit + 2)) // one may be in both, and another tells that there are more
 	}
-	for _, raw := range old {
+	var wrong error
+	bytes := 0
+	err = readEach(ctx, s.history, "reading the history of task "+id, bson.D{d("task_id", id), d("generation", bson.D{d("$lt", generation)})}, find, func(raw bson.Raw) bool {
 		if present != nil && keyOf(raw).generation == keyOf(present).generation {
-			continue // in both: the task counts
+			return true // in both: the task counts
 		}
-		if raw, err = asTask(raw); err != nil {
-			return nil, err
+		if more = limit > 0 && (len(lives) == limit || bytes >= pageBytes); more {
+			return false
 		}
-		if limit == 0 || len(out) < limit {
-			out = append(out, raw)
+		if raw, wrong = asTask(slices.Clone(raw)); wrong != nil {
+			return false
 		}
-	}
-	return out, nil
+		lives, bytes = append(lives, raw), bytes+len(raw)
+		return true
+	})
+	return lives, more, errors.Join(err, wrong)
 }
 
 // asTask gives a document of the history the task's id, so that it reads as a task.

@@ -44,7 +44,7 @@ func (s *Results) EndsFor(ctx context.Context, plan string, from, until time.Tim
 }
 
 // endOf is the time from which on the ends are of steps that have that time or a later one; zero = there are none.
-func (s *Results) endOf(ctx context.Context, plan string, step time.Time) (time.Time, error) {
+func (s *Results) endOf(ctx context.Context, plan string, step time.Time) (end time.Time, err error) {
 	look := func(order int, at ...bson.E) (r repeat.Result, there bool, err error) {
 		return readOne[repeat.Result](ctx, s.planResults, "finding the results of the plan "+plan, append(bson.D{d("plan", plan)}, at...),
 			options.FindOne().SetHint(indexPlan).SetSort(bson.D{d("plan", order), d("at", order), d("_id", order)}).SetProjection(fields("at", "plan_time")))
@@ -53,8 +53,13 @@ func (s *Results) endOf(ctx context.Context, plan string, step time.Time) (time.
 	if err != nil || !there || last.PlanTime.Before(step) {
 		return time.Time{}, err
 	}
-	earlier, end := step.Add(-time.Millisecond), last.At // nothing ends before its time
-	for at := step; end.Sub(earlier) > time.Millisecond; at = earlier.Add(end.Sub(earlier) / 2).Truncate(time.Millisecond) {
+	first, _, err := look(1) // a step may end long before its time: somebody cancels its task
+	if err != nil || !first.PlanTime.Before(step) {
+		return first.At, err
+	}
+	earlier := first.At
+	for end = last.At; end.Sub(earlier) > time.Millisecond; {
+		at := earlier.Add(end.Sub(earlier) / 2).Truncate(time.Millisecond)
 		switch r, _, err := look(1, d("at", bson.D{d("$gte", at)})); { // the last one is there
 		case err != nil:
 			return time.Time{}, err

@@ -188,22 +188,26 @@ func (n *nemesis) killServer() func(context.Context) error {
 }
 
 func (n *nemesis) freezeServer() func(context.Context) error {
-	return n.freezeOne(n.w.server.PID())
+	return n.freezeOne(n.w.server.PID)
 }
 
 func (n *nemesis) freezeOther() func(context.Context) error {
-	return n.freezeOne(n.w.pids[n.draw.IntN(len(n.w.pids))])
+	i := n.draw.IntN(len(n.w.pids))
+	return n.freezeOne(func() int { return n.w.pids[i] })
 }
 
-func (n *nemesis) freezeOne(pid int) func(context.Context) error {
+// freezeOne freezes a server, whose process id is read once nobody else restarts it.
+func (n *nemesis) freezeOne(pid func() int) func(context.Context) error {
 	lasts := n.between(500*time.Millisecond, 2*promises.Lease)
 	return n.onServer(func(ctx context.Context) error {
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		id := pid()
+		n.w.note("server", "process %d is frozen, for %v", id, lasts)
+		if err := syscall.Kill(id, syscall.SIGSTOP); err != nil {
 			return err
 		}
 		clock.Pause(ctx, lasts)
-		return syscall.Kill(pid, syscall.SIGCONT)
-	}, "process %d is frozen, for %v", pid, lasts)
+		return syscall.Kill(id, syscall.SIGCONT)
+	}, "is to be frozen")
 }
 
 // fillDisk leaves the embedded server without room.
@@ -248,6 +252,7 @@ var mayNever = []int32{13, 59, 76, 238}
 func (n *nemesis) killOther() func(context.Context) error {
 	i, later := n.draw.IntN(len(n.w.pids)), n.between(0, 10*time.Second)
 	return n.onServer(func(ctx context.Context) error {
+		n.w.note("server", "process %d is killed, for %v", n.w.pids[i], later)
 		if err := syscall.Kill(n.w.pids[i], syscall.SIGKILL); err != nil {
 			return err
 		}
@@ -261,5 +266,5 @@ func (n *nemesis) killOther() func(context.Context) error {
 			n.w.pids[i] = pid
 		}
 		return err
-	}, "process %d is killed, for %v", n.w.pids[i], later)
+	}, "is to be killed")
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -23,8 +24,8 @@ type process struct {
 	mu      sync.Mutex
 	now     *fleet.Process
 	started int
-	busy    bool // the nemesis has it
-	ending  bool // it is to end
+	busy    bool         // the nemesis has it
+	ending  *atomic.Bool // the present one is to end
 }
 
 // join adds a process.
@@ -60,20 +61,18 @@ func (p *process) start(sameName bool) error {
 	if err != nil {
 		return err
 	}
-	p.ending = false
+	ending := new(atomic.Bool)
+	p.ending = ending
 	p.w.note(role.Name, "starts")
 	started := p.now
-	p.w.watching.Go(func() { p.watch(started, role.Name) })
+	p.w.watching.Go(func() { p.watch(started, role.Name, ending) })
 	return nil
 }
 
 // watch waits for the end of the process, which the nemesis causes.
-func (p *process) watch(now *fleet.Process, name string) {
+func (p *process) watch(now *fleet.Process, name string, ending *atomic.Bool) {
 	err := now.Wait()
-	p.mu.Lock()
-	expected := p.ending
-	p.mu.Unlock()
-	if !expected {
+	if !ending.Load() {
 		p.w.violated("", "%s ended by itself: %v\n%s", name, err, now.Output())
 	}
 }
@@ -113,7 +112,7 @@ func (p *process) release() {
 func (p *process) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ending = true
+	p.ending.Store(true)
 }
 
 // kill kills the process, and starts another one later.

@@ -194,7 +194,7 @@ func progress(s *promises.Stored) (n [3]int) {
 
 func (w *world) stop(p *process) {
 	p.mu.Lock()
-	ended := p.ending
+	ended := p.ending.Load()
 	p.mu.Unlock()
 	if ended {
 		return

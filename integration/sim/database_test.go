@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/embedded"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 )
 
 // database is the server, in a file, with a clock of its own.
@@ -20,13 +21,13 @@ type database struct {
 
 	mu     sync.Mutex
 	server *embedded.Server // nil = it is down
-	listen *pipes
+	listen *proxy.Pipes
 }
 
 func (d *database) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.listen = newPipes()
+	d.listen = proxy.ListenPipes()
 	var err error
 	d.server, err = embedded.Start(embedded.Options{Listener: d.listen, Path: d.path, Now: d.now})
 	return err
@@ -68,10 +69,7 @@ func (d *database) stop() error {
 // dial connects to the server.
 func (d *database) dial() (net.Conn, error) {
 	d.mu.Lock()
-	up, l := d.server != nil, d.listen
+	l := d.listen // closed while the server is down
 	d.mu.Unlock()
-	if !up {
-		return nil, errRefused
-	}
-	return l.dial(context.Background())
+	return l.Dial(context.Background())
 }

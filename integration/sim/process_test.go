@@ -32,7 +32,7 @@ type process struct {
 	clock *machine
 	draw  *chance
 
-	clients *pipes
+	clients *proxy.Pipes
 	proxy   *proxy.Proxy
 	client  *mongo.Client
 
@@ -54,7 +54,7 @@ type process struct {
 func (w *world) launch(name string) (p *process, err error) {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(name)) // it never fails
-	p = &process{w: w, name: name, clients: newPipes(), draw: newChance(w.seed, hash.Sum64())}
+	p = &process{w: w, name: name, clients: proxy.ListenPipes(), draw: newChance(w.seed, hash.Sum64())}
 	p.clock = newMachine(float64(p.draw.between(-500, 500))*1e-6, p.draw.between(-time.Hour, time.Hour))
 	p.proxy = proxy.Between(p.clients, w.db.dial)
 	p.proxy.Fates(p.fate)
@@ -124,8 +124,9 @@ func (w *world) launch(name string) (p *process, err error) {
 	return p, nil
 }
 
-func connect(d *pipes) (*mongo.Client, error) {
-	return mongo.Connect(options.Client().ApplyURI("mongodb://database:27017/?directConnection=true&connectTimeoutMS=5000").SetDialer(d))
+func connect(to *proxy.Pipes) (*mongo.Client, error) {
+	uri := "mongodb://" + to.Addr().String() + "/?directConnection=true&connectTimeoutMS=5000"
+	return mongo.Connect(options.Client().ApplyURI(uri).SetDialer(&proxy.Dialer{}))
 }
 
 // mostASecond is how many commands a process may send within a second: several times what it needs. One that spins

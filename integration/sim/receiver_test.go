@@ -155,7 +155,8 @@ func (w *world) checkBody(t *model.Task, got *delivered) {
 	}
 	result, _ := t.Result.StringValueOK()
 	told := strings.Trim(string(body.Result), `"`)
-	if t.Status.Succeeded() && told != result || !t.Status.Succeeded() && body.TaskID != model.TaskID(t.Tenant, t.Type, t.Key) {
+	failed := !t.Status.Succeeded() && (body.TaskID != model.TaskID(t.Tenant, t.Type, t.Key) || body.ErrorInfo != t.ErrorInfo)
+	if t.Status.Succeeded() && told != result || failed {
 		w.violated("the callback of %s, which ended as %s with %q, says %s", t.ID, t.Status, result, got.body)
 	}
 }

@@ -139,7 +139,7 @@ func (w *world) play(trouble func(w *world)) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.db.stop()) }()
-	clients := newPipes()
+	clients := proxy.ListenPipes()
 	w.look = proxy.Between(clients, w.db.dial)
 	defer w.look.Close()
 	if w.observer, err = connect(clients); err != nil {

@@ -100,7 +100,7 @@ var mayImport = map[string][]string{
 	"internal/fakeworker": {"core", "internal/store"},
 	"internal/fakeissuer": {},
 	"internal/flowmodel":  {"flow/graph"},
-	"internal/promises":   {"core", "internal/failkind", "internal/flowspec", "internal/store"},
+	"internal/promises":   {"core", "internal/flowspec", "internal/store"},
 	"internal/proxy":      {},
 	"internal/scenario":   {},
 	"internal/testdb":     {"internal/engine", "internal/embedded", "internal/proxy"},

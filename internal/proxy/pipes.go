@@ -58,8 +58,8 @@ func (p *Pipes) Close() error {
 // Addr implements [net.Listener].
 func (p *Pipes) Addr() net.Addr { return pipeAddr(p.name) }
 
-// dial connects to the listener.
-func (p *Pipes) dial(ctx context.Context) (net.Conn, error) {
+// Dial connects to the listener.
+func (p *Pipes) Dial(ctx context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
 	case p.conns <- theirs:
@@ -90,7 +90,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if !ok {
 		return nil, errRefused
 	}
-	return p.(*Pipes).dial(ctx)
+	return p.(*Pipes).Dial(ctx)
 }
 
 func isPipe(address string) bool { return strings.HasSuffix(address, pipeSuffix) }

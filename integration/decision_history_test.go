@@ -107,6 +107,9 @@ func (g decisions[D]) model() porcupine.Model {
 
 func (g decisions[D]) seen(doc D) string { return fmt.Sprint(g.rev(doc), " ", g.matters(doc)) }
 
+// decidedFrom is when the decisions begin. It is to come, or the server would delete what has been over for long.
+var decidedFrom = time.Date(2100, 1, 1, 12, 0, 0, 0, time.UTC)
+
 // decided is the store of the documents.
 type decided[D any] interface {
 	ByIDs(ctx context.Context, ids []string) (map[string]D, error)
@@ -150,7 +153,7 @@ func (g decisions[D]) check(t *testing.T, stored decided[D], docs []D, turns int
 				}
 				doc := found[id]
 				record(client, decisionOp[D]{id: id, kind: opRead, was: g.seen(doc)}, call)
-				o := decisionOp[D]{id: id, kind: kinds[r.IntN(len(kinds))], rev: g.rev(doc), n: r.IntN(1000), at: noon.Add(time.Duration(seconds.Add(1)) * time.Second)}
+				o := decisionOp[D]{id: id, kind: kinds[r.IntN(len(kinds))], rev: g.rev(doc), n: r.IntN(1000), at: decidedFrom.Add(time.Duration(seconds.Add(1)) * time.Second)}
 				after, changes := g.rules[o.kind](doc, o.n, o.at)
 				if !changes {
 					continue
@@ -228,10 +231,10 @@ var ticking = decisions[*schedule.Rule]{
 
 func ruleOfHistory(t *testing.T, name string) *schedule.Rule {
 	t.Helper()
-	r, cal, err := rulespec.Build(&schedule.Spec{Name: name, Cron: "*/2 * * * * *", Type: "t", MaxConcurrency: 3, QueueLimit: 4}, noon)
+	r, cal, err := rulespec.Build(&schedule.Spec{Name: name, Cron: "*/2 * * * * *", Type: "t", MaxConcurrency: 3, QueueLimit: 4}, decidedFrom)
 	require.NoError(t, err)
 	r.ID = name
-	return tickplan.Enable(r, cal, noon)
+	return tickplan.Enable(r, cal, decidedFrom)
 }
 
 func timesOf(r *schedule.Rule) *calendar.Schedule {
@@ -319,7 +322,7 @@ func TestAdvancesOfFlowsAreLinearizable(t *testing.T) {
 		for n := range 3 {
 			f, err := flowspec.Build(&graph.Spec{Key: fmt.Sprint(n), Nodes: []graph.NodeSpec{
 				{ID: "a", Type: "t"}, {ID: "b", Type: "t", After: []string{"a"}}, {ID: "c", Type: "t", After: []string{"a"}}, {ID: "d", Type: "t", After: []string{"b", "c"}},
-			}}, fmt.Sprint(n), noon)
+			}}, fmt.Sprint(n), decidedFrom)
 			require.NoError(t, err)
 			exists, err := a.store.Flows.Insert(t.Context(), f)
 			require.NoError(t, err)
@@ -334,7 +337,7 @@ func TestAdvancesOfFlowsAreLinearizable(t *testing.T) {
 func TestADecisionThatTheRulesForbidIsRefused(t *testing.T) {
 	t.Parallel()
 	first := ruleOfHistory(t, "rule")
-	at := func(s int) time.Time { return noon.Add(time.Duration(s) * time.Second) }
+	at := func(s int) time.Time { return decidedFrom.Add(time.Duration(s) * time.Second) }
 	second, ok := ticking.rules["tick"](first, 0, at(2))
 	require.True(t, ok)
 	third, ok := ticking.rules["tick"](second, 0, at(4))

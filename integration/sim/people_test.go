@@ -187,6 +187,7 @@ func (w *world) retriesTask(p *process, draw *chance) {
 	if id == "" {
 		return
 	}
+	w.releases(id) // a new life is not held
 	p.sure("retries "+id, func(ctx context.Context) error {
 		t, err := p.producer.Retry(ctx, id, "by a person")
 		w.saw(t)

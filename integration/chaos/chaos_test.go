@@ -19,7 +19,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/engine"
 )
 
-// What a run is told.
+// The environment variables that configure a run.
 const (
 	timeVariable    = "MSCHEDULER_CHAOS_TIME" // of troubles, on each engine
 	seedVariable    = "MSCHEDULER_CHAOS_SEED"

@@ -15,8 +15,8 @@
 // It is a Go test, so that what it needs stays out of the binary: the processes are this test binary,
 // started again. What must hold in the end the simulation checks, too (internal/promises).
 //
-// libfaketime cannot move the clock of a Go program, which asks the kernel without the C library. A
-// process moves the clock that it gives to the product instead (Config.Clock), when its parent says so.
+// libfaketime cannot move the clock of a Go program, which asks the kernel without the C library. Instead,
+// each process gives the product a clock of its own (Config.Clock), and its parent sets that clock.
 //
 // A deployment of others is named by a URI. Its primary is asked to step down where the user may. With
 // process ids the nemesis also freezes its servers, and kills them if it has a command that starts one again:

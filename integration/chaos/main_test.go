@@ -89,7 +89,7 @@ func serve(args []string) error {
 	return nil
 }
 
-// settings is what a process is told.
+// settings configure a process. Its parent passes them as JSON.
 type settings struct {
 	Name, URI, Database, Target string
 	Worker, Engine, Sender      bool

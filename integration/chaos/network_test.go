@@ -182,8 +182,8 @@ func (n *network) troubled() bool {
 	return n.busy
 }
 
-// mend ends it. What is still on its way is lost. Either the process hears that its connections are broken, or it
-// never hears of those again that waited for something.
+// mend ends the trouble. Commands and answers that are still on their way are lost. If hears is set, the connections
+// break. Otherwise those that wait for an answer wait in vain.
 func (n *network) mend(hears bool) {
 	n.mu.Lock()
 	n.busy, n.fate = false, nil

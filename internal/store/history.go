@@ -185,8 +185,8 @@ func (s *History) AllLives(ctx context.Context, id string) ([]bson.Raw, error) {
 	return lives, err
 }
 
-// LivesBefore is AllLives of the lives before a generation, at most limit, and about [pageBytes] of the history (0 = all). more says
-// that there are others.
+// LivesBefore is AllLives of the lives before a generation. A limit bounds their number, and the bytes of those in the
+// history by [pageBytes]; 0 = all. more says that there are others.
 func (s *History) LivesBefore(ctx context.Context, id string, generation int64, limit int) (lives []bson.Raw, more bool, err error) {
 	present, err := s.tasksRoom.getRaw(ctx, id)
 	switch {

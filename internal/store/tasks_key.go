@@ -15,7 +15,8 @@ import (
 // a type. Where one of these is not given, a list jumps in the index on ids from one pair of a tenant and a type to the
 // next, and reads of each the keys that begin so. An index on keys would cost every send.
 
-// mostPairs is how many pairs of a tenant and a type a page looks at, with two short reads for each.
+// mostPairs is how many pairs of a tenant and a type a page looks at. Each takes two short reads, and more if the filter
+// has other conditions.
 const mostPairs = 100
 
 const (

@@ -93,12 +93,7 @@ func drain(c *Config, name string, workers int, build string) part {
 		name: name, workers: workers, build: build, here: workers == 1 && c.Executable == "" && build == "", usage: true,
 		raw:  yardstick{tasks: n, writers: workers, batch: fullBatch, update: true, each: c.Results},
 		load: func(ctx context.Context, r *run) error { return r.backlog(ctx, n) },
-		orders: func(r *run, s *spec) {
-			s.Results = c.Results
-			if s.Own {
-				s.Profile = c.WorkerProfile(r.name, s.WorkerID)
-			}
-		},
+		orders: func(_ *run, s *spec) { s.Results = c.Results },
 		measure: func(ctx context.Context, r *run) error {
 			err := r.awaitEnds(ctx, "draining", n)
 			r.ended()

@@ -179,6 +179,9 @@ func (r *run) hire(n int, orders func(*run, *spec)) error {
 	}
 	for i := len(r.crew.members); i < n; i++ {
 		s := spec{URI: uri, Database: r.db.Name, WorkerID: workerID(i), Concurrency: r.res.Concurrency, Own: !r.here}
+		if s.Own {
+			s.Profile = r.cfg.WorkerProfile(r.name, s.WorkerID)
+		}
 		if orders != nil {
 			orders(r, &s)
 		}

@@ -52,7 +52,7 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&b.Against, "against", "", "preloaded and fleet: measure again with workers of this other build of mscheduler")
 	f.StringVar(&b.Path, "path", "", "file of the embedded server, made and removed; defaults to none, in memory")
 	f.BoolVar(&b.Small, "small", false, "smaller defaults: all scenarios in a few minutes")
-	f.StringVar(&b.cpuProfile, "cpuprofile", "", "write a CPU profile of what is measured; this process is also the embedded server. Each further part and each worker process of fleet has a file of its own, its name appended")
+	f.StringVar(&b.cpuProfile, "cpuprofile", "", "write a CPU profile of what is measured; this process is also the embedded server. Each further part and each worker process has a file of its own, its name appended")
 }
 
 func (a *app) benchCommand() *cobra.Command {

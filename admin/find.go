@@ -103,12 +103,12 @@ func (a *Admin) Find(ctx context.Context, f Filter, size int, token string) (Pag
 	if err != nil {
 		return Page{}, err
 	}
-	page, bad := Page{}, &model.UnreadableError{Documents: map[string]error{}}
+	page, bad := Page{}, store.Unread{}
 	for _, doc := range found.Docs {
 		t, err := store.Decode(doc)
 		if err != nil {
 			id := doc.Lookup("_id").StringValue() // the list is sorted by it
-			bad.Documents[id] = fmt.Errorf("the task %s cannot be read: %w", id, err)
+			bad.Note("task", []store.Unreadable{{ID: id, Err: err}})
 			continue
 		}
 		page.Tasks, page.Documents = append(page.Tasks, t), append(page.Documents, doc)
@@ -116,10 +116,7 @@ func (a *Admin) Find(ctx context.Context, f Filter, size int, token string) (Pag
 	if found.Next != nil {
 		page.Next = f.token(*found.Next)
 	}
-	if len(bad.Documents) > 0 {
-		return page, fmt.Errorf("finding tasks: %w", bad)
-	}
-	return page, nil
+	return page, bad.Err()
 }
 
 // Count counts the tasks that the filter selects. With the history, it may count a task twice

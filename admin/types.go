@@ -86,14 +86,12 @@ func (a *Admin) Type(ctx context.Context, code string) (*model.TaskType, error) 
 // ones and a [*model.UnreadableError] with the codes of the others.
 func (a *Admin) Types(ctx context.Context) ([]*model.TaskType, error) {
 	types, unread, err := a.room.Store.Types.List(ctx)
-	if err == nil && len(unread) > 0 {
-		bad := &model.UnreadableError{Documents: map[string]error{}}
-		for _, u := range unread {
-			bad.Documents[u.ID] = fmt.Errorf("the stored task type %s cannot be read: %w", u.ID, u.Err)
-		}
-		err = bad
+	if err != nil {
+		return nil, err
 	}
-	return types, err
+	bad := store.Unread{}
+	bad.Note("stored task type", unread)
+	return types, bad.Err()
 }
 
 // DeleteType deletes the document of a type. version is the version that was read; 0 deletes

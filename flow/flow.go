@@ -245,14 +245,12 @@ func (f *Flows) List(ctx context.Context, tenant string, status graph.Status, af
 		span.At, span.ID = after.UpdatedAt, after.ID
 	}
 	docs, unread, err := f.store.Flows.List(ctx, store.FlowFilter{Tenant: tenant, Status: status}, span)
-	if err == nil && len(unread) > 0 {
-		bad := &model.UnreadableError{Documents: map[string]error{}}
-		for _, u := range unread {
-			bad.Documents[u.ID] = fmt.Errorf("the flow %s cannot be read: %w", u.ID, u.Err)
-		}
-		err = fmt.Errorf("listing flows: %w", bad)
+	if err != nil {
+		return nil, err
 	}
-	return docs, err
+	bad := store.Unread{}
+	bad.Note("flow", unread)
+	return docs, bad.Err()
 }
 
 // Await waits until the flow is FINISH or PENDING, and returns it. If it is PENDING, a person must

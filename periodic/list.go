@@ -46,10 +46,10 @@ func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *
 	if after != nil {
 		span.At, span.ID = after.Nominal, after.ID
 	}
-	bad := &model.UnreadableError{Documents: map[string]error{}}
+	bad := store.Unread{}
 	defer func() {
-		if err == nil && len(bad.Documents) > 0 {
-			err = fmt.Errorf("listing runs: %w", bad)
+		if err == nil {
+			err = bad.Err()
 		}
 	}()
 	for {
@@ -57,9 +57,7 @@ func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *
 		if err != nil {
 			return nil, err
 		}
-		for _, u := range unread {
-			bad.Documents[u.ID] = fmt.Errorf("the run %s cannot be read: %w", u.ID, u.Err)
-		}
+		bad.Note("run", unread)
 		if err := p.asTheyAre(ctx, page); err != nil {
 			return nil, err
 		}

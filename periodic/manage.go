@@ -3,14 +3,13 @@ package periodic
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/rulespec"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -139,12 +138,10 @@ func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
 	rules, unread, err := p.store.Rules.List(ctx, tenant, after, limit)
-	if err == nil && len(unread) > 0 {
-		bad := &model.UnreadableError{Documents: map[string]error{}}
-		for _, u := range unread {
-			bad.Documents[u.Living] = fmt.Errorf("the rule %s (%q) cannot be read: %w", u.ID, strings.TrimPrefix(u.Living, model.NoTenant+"/"), u.Err)
-		}
-		err = bad
+	if err != nil {
+		return nil, err
 	}
-	return rules, err
+	bad := store.Unread{}
+	bad.Note("rule", unread)
+	return rules, bad.Err()
 }

@@ -354,14 +354,12 @@ func (p *Plans) List(ctx context.Context, f Filter, after *repeat.Plan, limit in
 		span.At, span.ID = after.UpdatedAt, after.ID
 	}
 	docs, unread, err := p.store.Plans.List(ctx, store.PlanFilter(f), span)
-	if err == nil && len(unread) > 0 {
-		bad := &model.UnreadableError{Documents: map[string]error{}}
-		for _, u := range unread {
-			bad.Documents[u.ID] = fmt.Errorf("the plan %s cannot be read: %w", u.ID, u.Err)
-		}
-		err = fmt.Errorf("listing plans: %w", bad)
+	if err != nil {
+		return nil, err
 	}
-	return docs, err
+	bad := store.Unread{}
+	bad.Note("plan", unread)
+	return docs, bad.Err()
 }
 
 // Results returns at most limit results (1 to 1,000) of a plan, the oldest first. The list begins

@@ -91,8 +91,8 @@ func drain(c *Config, name string, workers int, build string) part {
 	n := backlogOf(c)
 	return part{
 		name: name, workers: workers, build: build, here: workers == 1 && c.Executable == "" && build == "", usage: true,
-		raw:  yardstick{tasks: n, writers: workers, batch: fullBatch, update: true, each: c.Results},
-		load: func(ctx context.Context, r *run) error { return r.backlog(ctx, n) },
+		raw:    yardstick{tasks: n, writers: workers, batch: fullBatch, update: true, each: c.Results},
+		load:   func(ctx context.Context, r *run) error { return r.backlog(ctx, n) },
 		orders: func(_ *run, s *spec) { s.Results = c.Results },
 		measure: func(ctx context.Context, r *run) error {
 			err := r.awaitEnds(ctx, "draining", n)

@@ -65,19 +65,19 @@ func (f *flowsCommand) list() *cobra.Command {
 			}
 			return f.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 				flows, err := c.flows.List(ctx, tenant, wanted, from, limit)
-				unread, next := unread{}, ""
-				if err = unread.add(err); err == nil && len(flows) > 0 && len(flows)+len(unread) == limit {
+				unread, next := store.Unread{}, ""
+				if err = unread.Add(err); err == nil && len(flows) > 0 && len(flows)+len(unread) == limit {
 					var more []*graph.Flow
 					last := flows[len(flows)-1]
 					more, err = c.flows.List(ctx, tenant, wanted, last, min(1+len(unread), 1000))
-					if err = unread.add(err); len(more) > 0 {
+					if err = unread.Add(err); len(more) > 0 {
 						next = view.Time(last.UpdatedAt) + " " + human.FlowID(last.ID)
 					}
 				}
 				if err != nil {
 					return err
 				}
-				return unread.after(f.printFlows(ctx, c, flows, next))
+				return allBut(unread, f.printFlows(ctx, c, flows, next))
 			})(cmd, nil)
 		},
 	}
@@ -100,14 +100,16 @@ func (f *flowsCommand) listNamed(ctx context.Context, c *connection, tenant, key
 			return err
 		}
 	}
-	flows, unread, next, err := namedPage("flow", limit, after, func(after string, limit int) ([]*graph.Flow, []store.Unreadable, error) {
+	flows, broken, next, err := store.NamedPage(after, limit, func(after string, limit int) ([]*graph.Flow, []store.Unreadable, error) {
 		return c.store.Flows.Named(ctx, tenant, key, after, limit)
 	}, func(doc *graph.Flow) string { return doc.ID })
 	if err != nil {
 		return err
 	}
 	flows = slices.DeleteFunc(flows, func(doc *graph.Flow) bool { return status != "" && doc.Status != status })
-	return unread.after(f.printFlows(ctx, c, flows, human.FlowID(next)))
+	unread := store.Unread{}
+	unread.Note("flow", broken)
+	return allBut(unread, f.printFlows(ctx, c, flows, human.FlowID(next)))
 }
 
 // flowPlace reads the place that a page ended at: when its last flow was changed, and that flow's

@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -294,7 +295,7 @@ func (f *flowsCommand) lines() *cobra.Command {
 }
 
 func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, limit int) error {
-	views, unread := []view.Stream{}, unread{}
+	views, unread := []view.Stream{}, store.Unread{}
 	t := newTable("STREAM", "STATUS", "INIT", "WAIT", "NODE", "SINCE", "5M", "1H", "WHY")
 	for after, more := "", true; more && len(views) < limit; {
 		docs, broken, err := c.store.Flows.Streams(ctx, after, limit)
@@ -303,8 +304,8 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 		}
 		for _, b := range broken {
 			after = max(after, b.ID)
-			unread[b.ID] = fmt.Errorf("the stream %s cannot be read: %w", b.ID, b.Err)
 		}
+		unread.Note("stream", broken)
 		ids := make([]string, len(docs))
 		for i, doc := range docs {
 			ids[i] = doc.ID
@@ -340,5 +341,5 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 		}
 		more = len(docs)+len(broken) == limit
 	}
-	return unread.after(f.resultTable(map[string]any{"streams": views}, t, "no streams with a backlog; --all lists idle ones"))
+	return allBut(unread, f.resultTable(map[string]any{"streams": views}, t, "no streams with a backlog; --all lists idle ones"))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -23,7 +24,7 @@ func (r *rulesCommand) list() *cobra.Command {
 		RunE: r.onDatabase(func(ctx context.Context, d *connection, _ []string) error {
 			find := d.all
 			if name != "" {
-				find = func(ctx context.Context, tenant string) ([]*schedule.Rule, unread, error) {
+				find = func(ctx context.Context, tenant string) ([]*schedule.Rule, store.Unread, error) {
 					return d.named(ctx, tenant, name)
 				}
 			}
@@ -34,7 +35,7 @@ func (r *rulesCommand) list() *cobra.Command {
 			if len(rules) > 0 || len(unread) == 0 {
 				err = r.printRules(ctx, d, rules)
 			}
-			return unread.after(err)
+			return allBut(unread, err)
 		}),
 	}
 	cmd.Flags().StringVar(&name, "name", "", "only rules whose name begins with this text")
@@ -43,35 +44,31 @@ func (r *rulesCommand) list() *cobra.Command {
 
 // named reads all rules of a tenant ("" = those without one) whose names begin so, and names those that cannot be
 // read.
-func (d *connection) named(ctx context.Context, tenant, prefix string) (rules []*schedule.Rule, broken unread, err error) {
-	broken = unread{}
-	const size = 1000
+func (d *connection) named(ctx context.Context, tenant, prefix string) (rules []*schedule.Rule, broken store.Unread, err error) {
+	broken = store.Unread{}
 	for after := ""; ; {
-		page, some, err := d.store.Rules.Named(ctx, tenant, prefix, after, size)
+		page, some, next, err := store.NamedPage(after, 1000, func(after string, limit int) ([]*schedule.Rule, []store.Unreadable, error) {
+			return d.store.Rules.Named(ctx, tenant, prefix, after, limit)
+		}, func(r *schedule.Rule) string { return r.Living })
 		if err != nil {
 			return nil, nil, err
 		}
 		rules = append(rules, page...)
-		for _, u := range some {
-			broken[u.Living], after = u.Err, max(after, u.Living)
-		}
-		if len(page)+len(some) < size {
+		broken.Note("rule", some)
+		if after = next; next == "" {
 			return rules, broken, nil
-		}
-		if n := len(page); n > 0 {
-			after = max(after, page[n-1].Living)
 		}
 	}
 }
 
 // all reads all rules of a tenant ("" = of all), and names those that cannot be read.
-func (d *connection) all(ctx context.Context, tenant string) (rules []*schedule.Rule, broken unread, err error) {
-	broken = unread{}
+func (d *connection) all(ctx context.Context, tenant string) (rules []*schedule.Rule, broken store.Unread, err error) {
+	broken = store.Unread{}
 	const size = 1000
 	for after := ""; ; {
 		page, err := d.rules.List(ctx, tenant, after, size)
-		some := unread{}
-		if err := some.add(err); err != nil {
+		some := store.Unread{}
+		if err := some.Add(err); err != nil {
 			return nil, nil, err
 		}
 		n := len(page)

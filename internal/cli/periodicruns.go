@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -80,12 +81,12 @@ func (r *rulesCommand) runs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			unread := unread{}
+			unread := store.Unread{}
 			runs, next, err := d.runsPage(ctx, id, filter, after, f.limit, unread)
 			if err != nil {
 				return err
 			}
-			return unread.after(r.printRuns(rule, runs, next, d.at))
+			return allBut(unread, r.printRuns(rule, runs, next, d.at))
 		},
 	}
 	cmd.Flags().StringSliceVar(&f.status, "status", nil, "only runs with one of these statuses")
@@ -119,9 +120,9 @@ func (d *connection) runAfter(ctx context.Context, id string) (*schedule.Run, er
 }
 
 // runsPage reads a page of runs, and the id of the last if there are more. It adds those that cannot be read to unread.
-func (d *connection) runsPage(ctx context.Context, rule string, f periodic.RunFilter, after *schedule.Run, limit int, unread unread) (runs []*schedule.Run, next string, err error) {
+func (d *connection) runsPage(ctx context.Context, rule string, f periodic.RunFilter, after *schedule.Run, limit int, unread store.Unread) (runs []*schedule.Run, next string, err error) {
 	runs, err = d.rules.Runs(ctx, rule, f, after, limit)
-	if err = unread.add(err); err != nil || len(runs) < limit {
+	if err = unread.Add(err); err != nil || len(runs) < limit {
 		return runs, "", err
 	}
 	last := runs[limit-1]
@@ -129,7 +130,7 @@ func (d *connection) runsPage(ctx context.Context, rule string, f periodic.RunFi
 	if len(more) > 0 {
 		next = last.ID
 	}
-	return runs, next, unread.add(err)
+	return runs, next, unread.Add(err)
 }
 
 func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next string, now time.Time) error {

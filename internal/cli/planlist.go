@@ -77,19 +77,19 @@ func (p *plansCommand) list() *cobra.Command {
 			}
 			return p.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 				plans, err := c.plans.List(ctx, f, from, limit)
-				unread, next := unread{}, ""
-				if err = unread.add(err); err == nil && len(plans) > 0 && len(plans)+len(unread) == limit {
+				unread, next := store.Unread{}, ""
+				if err = unread.Add(err); err == nil && len(plans) > 0 && len(plans)+len(unread) == limit {
 					var more []*repeat.Plan
 					last := plans[len(plans)-1]
 					more, err = c.plans.List(ctx, f, last, min(1+len(unread), 1000))
-					if err = unread.add(err); len(more) > 0 {
+					if err = unread.Add(err); len(more) > 0 {
 						next = view.Time(last.UpdatedAt) + " " + human.PlanID(last.ID)
 					}
 				}
 				if err != nil {
 					return err
 				}
-				return unread.after(p.printPlans(ctx, c, plans, next))
+				return allBut(unread, p.printPlans(ctx, c, plans, next))
 			})(cmd, nil)
 		},
 	}
@@ -114,7 +114,7 @@ func (p *plansCommand) listNamed(ctx context.Context, c *connection, f plan.Filt
 			return err
 		}
 	}
-	plans, unread, next, err := namedPage("plan", limit, after, func(after string, limit int) ([]*repeat.Plan, []store.Unreadable, error) {
+	plans, broken, next, err := store.NamedPage(after, limit, func(after string, limit int) ([]*repeat.Plan, []store.Unreadable, error) {
 		return c.store.Plans.Named(ctx, f.Tenant, f.Over, name, after, limit)
 	}, func(doc *repeat.Plan) string { return doc.ID })
 	if err != nil {
@@ -123,7 +123,9 @@ func (p *plansCommand) listNamed(ctx context.Context, c *connection, f plan.Filt
 	plans = slices.DeleteFunc(plans, func(doc *repeat.Plan) bool {
 		return f.Status != "" && doc.Status != f.Status || f.Station != "" && doc.Station != f.Station
 	})
-	return unread.after(p.printPlans(ctx, c, plans, human.PlanID(next)))
+	unread := store.Unread{}
+	unread.Note("plan", broken)
+	return allBut(unread, p.printPlans(ctx, c, plans, human.PlanID(next)))
 }
 
 // planPlace reads the place that a page ended at: when its last plan was changed, and that plan's id.

@@ -114,7 +114,7 @@ func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, 
 	if err != nil {
 		return err
 	}
-	size, unread := f.limit, unread{}
+	size, unread := f.limit, store.Unread{}
 	var out lister = &tableLister{app: a, now: c.at, where: where}
 	if f.all {
 		size = allPage
@@ -140,11 +140,11 @@ func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, 
 		}
 		switch {
 		case page.Next == nil:
-			return unread.after(out.end(""))
+			return allBut(unread, out.end(""))
 		case !f.all && where == store.InTasks:
-			return unread.after(out.end(page.Next.ID))
+			return allBut(unread, out.end(page.Next.ID))
 		case !f.all:
-			return unread.after(out.end(lifeName(page.Next.ID, page.Next.Generation)))
+			return allBut(unread, out.end(lifeName(page.Next.ID, page.Next.Generation)))
 		}
 		filter.AfterID = page.Next.ID
 		if where != store.InTasks {

@@ -42,7 +42,7 @@ func Run[D any](ctx context.Context, id, kind string, d *Decider[D]) error {
 	e := newEngine(id, m)
 	err := e.Start(ctx)
 	if ctx.Err() != nil {
-		m.signOff(ctx, id)
+		m.signOff(ctx, id, signOffPatience)
 		return nil //nolint:nilerr // it was told to stop
 	}
 	if err != nil {
@@ -50,7 +50,7 @@ func Run[D any](ctx context.Context, id, kind string, d *Decider[D]) error {
 	}
 	g := &guest{member: m, ctx: ctx, left: make(chan struct{})}
 	if s := join(g, e); s.id != id {
-		m.signOff(ctx, id) // the engine that it joined lists it
+		m.signOff(ctx, id, callTimeout) // the engine that it joined lists it
 	}
 	<-g.left
 	return nil
@@ -114,7 +114,7 @@ func (s *shared) settle() bool {
 	switch {
 	case !here:
 		gone[0].store.Series.Record(context.WithoutCancel(gone[0].ctx), true)
-		gone[0].signOff(gone[0].ctx, s.id)
+		gone[0].signOff(gone[0].ctx, s.id, signOffPatience)
 	case !slices.Equal(s.members, members):
 		s.members, s.beaten = members, -longest // the others learn of it
 	}
@@ -163,9 +163,12 @@ func (s *shared) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// signOffPatience is how long a stop waits until the engine is removed from the workers.
+const signOffPatience = 2 * time.Second
+
 // signOff removes an engine from the workers.
-func (m *member) signOff(ctx context.Context, id string) {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+func (m *member) signOff(ctx context.Context, id string, patience time.Duration) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := m.store.Workers.Remove(last, id); err != nil {
 		m.log.Debug().Err(err).Msg("could not remove the engine's document")

@@ -120,7 +120,7 @@ func (s *API) listFlows(ctx context.Context, in *struct {
 		return nil, err
 	}
 	f := store.FlowFilter{Tenant: tenant, Status: graph.Status(in.Status), Graphs: true}
-	unread := unreadables{}
+	unread := store.Unread{}
 	if in.Key != "" {
 		docs, next, err := begun(tenant, "key", in.Token, "flow", in.Limit, unread, func(after string, limit int) ([]*graph.Flow, []store.Unreadable, error) {
 			return s.store.Flows.Named(ctx, tenant, in.Key, after, limit)
@@ -141,12 +141,12 @@ func (s *API) listFlows(ctx context.Context, in *struct {
 	return answerFlows(docs, unread, next, err)
 }
 
-func answerFlows(docs []*graph.Flow, unread unreadables, next string, err error) (*flowList, error) {
+func answerFlows(docs []*graph.Flow, unread store.Unread, next string, err error) (*flowList, error) {
 	if err != nil {
 		return nil, err
 	}
 	out := &flowList{}
-	out.Body.Flows, out.Body.Unreadable, out.Body.Next = []view.Flow{}, unread.list(), next
+	out.Body.Flows, out.Body.Unreadable, out.Body.Next = []view.Flow{}, listed(unread), next
 	for _, doc := range docs {
 		out.Body.Flows = append(out.Body.Flows, view.FlowOf(doc))
 	}

@@ -3,8 +3,6 @@ package rest
 import (
 	"context"
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -15,7 +13,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // place is where a page ends: at a time and an id. Lists are sorted by both, so the next page begins there
@@ -109,37 +106,23 @@ type unreadable struct {
 	Error string `json:"error"`
 }
 
-// unreadables are why documents cannot be read, by their ids.
-type unreadables map[string]error
-
-func (u unreadables) list() (out []unreadable) {
-	for _, id := range slices.Sorted(maps.Keys(u)) {
-		out = append(out, unreadable{id, u[id].Error()})
+// listed are documents that cannot be read, sorted by id.
+func listed(unread store.Unread) (out []unreadable) {
+	for _, id := range slices.Sorted(maps.Keys(unread)) {
+		out = append(out, unreadable{id, unread[id].Error()})
 	}
 	return out
 }
 
-// add adds the documents that an error names, and returns any other error.
-func (u unreadables) add(err error) error {
-	var some *model.UnreadableError
-	if !errors.As(err, &some) {
-		return err
-	}
-	maps.Copy(u, some.Documents)
-	return nil
-}
-
 // readable reads so many documents of a span that can be read, if there are, and adds the others to unread. It
 // reads on in larger pieces while documents that cannot be read take their places.
-func readable[T any](span store.Span, kind string, unread unreadables, read func(store.Span) ([]T, []store.Unreadable, error)) ([]T, error) {
+func readable[T any](span store.Span, kind string, unread store.Unread, read func(store.Span) ([]T, []store.Unreadable, error)) ([]T, error) {
 	for limit := span.Limit; ; span.Limit = min(10*span.Limit, 1000) {
 		docs, broken, err := read(span)
 		if err != nil {
 			return nil, err
 		}
-		for _, b := range broken {
-			unread[b.ID] = fmt.Errorf("the %s %s cannot be read: %w", kind, b.ID, b.Err)
-		}
+		unread.Note(kind, broken)
 		if len(docs) >= limit || len(docs)+len(broken) < span.Limit || span.Limit == 1000 {
 			return docs[:min(limit, len(docs))], nil
 		}
@@ -148,7 +131,7 @@ func readable[T any](span store.Span, kind string, unread unreadables, read func
 
 // begun reads a page of the things of a tenant whose names begin so: sorted by id, so the page begins behind one. Of what
 // it reads, the page has what is wanted, and so may be short.
-func begun[T any](tenant, field, token, kind string, limit int, unread unreadables, read func(after string, limit int) ([]T, []store.Unreadable, error), id func(T) string, wanted func(T) bool) (page []T, next string, err error) {
+func begun[T any](tenant, field, token, kind string, limit int, unread store.Unread, read func(after string, limit int) ([]T, []store.Unreadable, error), id func(T) string, wanted func(T) bool) (page []T, next string, err error) {
 	if tenant == "" {
 		return nil, "", input.Invalid("query."+field, "requires tenant; - for what has none")
 	}
@@ -159,9 +142,7 @@ func begun[T any](tenant, field, token, kind string, limit int, unread unreadabl
 	if err != nil {
 		return nil, "", err
 	}
-	page, err = readable(store.Span{ID: from.id, Limit: limit}, kind, unread, func(span store.Span) ([]T, []store.Unreadable, error) { return read(span.ID, span.Limit) })
-	if err == nil && len(page) == limit {
-		next = place{id: id(page[len(page)-1])}.token()
-	}
-	return slices.DeleteFunc(page, func(x T) bool { return !wanted(x) }), next, err
+	page, broken, next, err := store.NamedPage(from.id, limit, read, id)
+	unread.Note(kind, broken)
+	return slices.DeleteFunc(page, func(x T) bool { return !wanted(x) }), after(next), err
 }

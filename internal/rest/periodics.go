@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -110,7 +108,7 @@ func (s *API) listRules(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if in.Name != "" {
-		unread := unreadables{}
+		unread := store.Unread{}
 		rules, next, err := begun(tenant, "name", in.Token, "rule", in.Limit, unread, func(after string, limit int) ([]*schedule.Rule, []store.Unreadable, error) {
 			return s.store.Rules.Named(ctx, tenant, in.Name, after, limit)
 		}, func(r *schedule.Rule) string { return r.Living }, func(*schedule.Rule) bool { return true })
@@ -122,9 +120,7 @@ func (s *API) listRules(ctx context.Context, in *struct {
 			return nil, err
 		}
 		out.Body.Next = next
-		for _, u := range unread.list() {
-			out.Body.Unreadable = append(out.Body.Unreadable, unreadableRule{tenant, u.ID, u.Error})
-		}
+		out.Body.Unreadable = rulesUnread(unread)
 		return out, nil
 	}
 	after, err := placeOf(in.Token)
@@ -132,30 +128,34 @@ func (s *API) listRules(ctx context.Context, in *struct {
 		return nil, err
 	}
 	rules, err := s.rules.List(ctx, tenant, after.id, in.Limit)
-	var unread *model.UnreadableError
-	if err != nil && !errors.As(err, &unread) {
+	unread := store.Unread{}
+	if err := unread.Add(err); err != nil {
 		return nil, err
 	}
 	out, last, err := answerRules(rules)
 	if err != nil {
 		return nil, err
 	}
-	n := len(rules)
-	if unread != nil {
-		n += len(unread.Documents)
-		for _, living := range slices.Sorted(maps.Keys(unread.Documents)) {
-			of, name, _ := strings.Cut(living, "/")
-			if of == model.NoTenant {
-				of = ""
-			}
-			out.Body.Unreadable = append(out.Body.Unreadable, unreadableRule{of, name, unread.Documents[living].Error()})
-			last = max(last, living)
-		}
+	out.Body.Unreadable = rulesUnread(unread)
+	for living := range unread {
+		last = max(last, living)
 	}
-	if n == in.Limit {
+	if len(rules)+len(unread) == in.Limit {
 		out.Body.Next = place{id: last}.token()
 	}
 	return out, nil
+}
+
+// rulesUnread are rules that cannot be read, sorted by tenant and name.
+func rulesUnread(unread store.Unread) (out []unreadableRule) {
+	for _, u := range listed(unread) {
+		tenant, name, _ := strings.Cut(u.ID, "/")
+		if tenant == model.NoTenant {
+			tenant = ""
+		}
+		out = append(out, unreadableRule{tenant, name, u.Error})
+	}
+	return out
 }
 
 // answerRules is a list of rules. last is the last one's Living.

@@ -95,7 +95,7 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 	if f.Over && in.Status != "" && !in.Status.Over() {
 		return nil, input.Invalid("over", "lists plans that are over; %s is none of them", in.Status)
 	}
-	unread := unreadables{}
+	unread := store.Unread{}
 	if in.PlanID != "" {
 		plans, next, err := begun(tenant, "plan_id", in.Token, "plan", in.Limit, unread, func(after string, limit int) ([]*repeat.Plan, []store.Unreadable, error) {
 			return s.store.Plans.Named(ctx, tenant, in.Over, in.PlanID, after, limit)
@@ -118,7 +118,7 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 	return answerPlans(plans, unread, next, err)
 }
 
-func answerPlans(plans []*repeat.Plan, unread unreadables, next string, err error) (*planList, error) {
+func answerPlans(plans []*repeat.Plan, unread store.Unread, next string, err error) (*planList, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func answerPlans(plans []*repeat.Plan, unread unreadables, next string, err erro
 		}
 		out.Body.Plans = append(out.Body.Plans, document[repeat.Plan]{doc})
 	}
-	out.Body.Unreadable = unread.list()
+	out.Body.Unreadable = listed(unread)
 	return out, nil
 }
 

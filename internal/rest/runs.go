@@ -100,7 +100,7 @@ func (s *API) listRuns(ctx context.Context, ruleID, tenant string, in RunFilter,
 	for _, status := range in.Status {
 		f.Statuses = append(f.Statuses, schedule.RunStatus(status))
 	}
-	unread := unreadables{}
+	unread := store.Unread{}
 	runs, next, err := spanned(ctx, span, func(ctx context.Context, span store.Span) (time.Time, error) {
 		return s.store.Runs.Bound(ctx, store.RunFilter{RuleID: ruleID, From: in.From, To: in.To}, span)
 	}, func(ctx context.Context, span store.Span) ([]*schedule.Run, error) {
@@ -116,13 +116,13 @@ func (s *API) listRuns(ctx context.Context, ruleID, tenant string, in RunFilter,
 			after = &schedule.Run{ID: span.ID, Nominal: span.At}
 		}
 		runs, err := s.rules.Runs(ctx, ruleID, f, after, span.Limit)
-		return runs, unread.add(err)
+		return runs, unread.Add(err)
 	}, func(r *schedule.Run) place { return place{r.Nominal, r.ID} })
 	if err != nil {
 		return nil, err
 	}
 	out := &runList{}
-	out.Body.Runs, out.Body.Unreadable, out.Body.Next = []view.Run{}, unread.list(), next
+	out.Body.Runs, out.Body.Unreadable, out.Body.Next = []view.Run{}, listed(unread), next
 	for _, r := range runs {
 		out.Body.Runs = append(out.Body.Runs, view.RunOf(r))
 	}

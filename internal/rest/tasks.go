@@ -123,12 +123,12 @@ func (s *API) listTasks(ctx context.Context, in *struct {
 	}
 	filter.Descending = in.Sort == "-id"
 	found, err := s.admin.Find(ctx, filter, in.Limit, in.Token)
-	unread := unreadables{}
-	if err := unread.add(err); err != nil {
+	unread := store.Unread{}
+	if err := unread.Add(err); err != nil {
 		return nil, err
 	}
 	out := &taskList{}
-	out.Body.Unreadable = unread.list()
+	out.Body.Unreadable = listed(unread)
 	out.Body.Next, out.Body.Tasks = found.Next, []document[model.Task]{}
 	for _, raw := range found.Documents {
 		doc, err := view.Task(raw)
@@ -203,7 +203,7 @@ func (s *API) listLives(ctx context.Context, in *struct {
 		generation, _ := lives[len(lives)-1].Lookup("generation").AsInt64OK()
 		out.Body.Next = after(strconv.FormatInt(generation, 10))
 	}
-	unread := unreadables{}
+	unread := store.Unread{}
 	for _, raw := range lives {
 		t, err := store.Decode(raw)
 		if err != nil {
@@ -217,7 +217,7 @@ func (s *API) listLives(ctx context.Context, in *struct {
 		}
 		out.Body.Tasks = append(out.Body.Tasks, document[model.Task]{doc})
 	}
-	out.Body.Unreadable = unread.list()
+	out.Body.Unreadable = listed(unread)
 	return out, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-	"unicode"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/codec"
-	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -177,16 +175,6 @@ func (s *Flows) List(ctx context.Context, f FlowFilter, span Span) (docs []*grap
 func (s *Flows) Named(ctx context.Context, tenant, prefix, after string, limit int) (docs []*graph.Flow, unread []Unreadable, err error) {
 	filter := bson.D{d("_id", beginsWith(tenant, prefix, after)), d("kind", absent)}
 	return s.read(ctx, "finding flows by key", filter, options.Find().SetSort(bson.D{d("_id", 1)}).SetHint("_id_").SetLimit(int64(limit)).SetProjection(bson.D{d("nodes", 0), d("planned", 0)}))
-}
-
-// beginsWith is the range of an index on tenant/name whose names begin so, behind one of them ("" = from the first).
-func beginsWith(tenant, prefix, after string) bson.D {
-	first := input.RuleName(tenant, prefix)
-	within := bson.D{d("$gte", first), d("$lt", first+string(unicode.MaxRune))}
-	if after != "" {
-		within = append(within, d("$gt", after))
-	}
-	return within
 }
 
 // Bound is where a page of [Flows.List] is to end, so that the server looks at [PageExamines] flows at most. Index:

@@ -219,9 +219,10 @@ func TestShowTellsTheWholeStory(t *testing.T) {
 	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["sh","-c","exit 3"]}`, "--retry-strategy", "fixed", "--retry-interval", "10ms", "--max-errors", "1")
 	s.run("task", "wait", "exec/k")
 	r := s.ok("task", "show", "exec/k").stdout
-	for _, want := range []string{"status      Failure", "attempts    2 (2 errors, 0 lapses)", "last error  sh: exit status 3", "TRY  WORKER", "w1", "just now"} {
+	for _, want := range []string{"status      Failure", "attempts    2 (2 errors, 0 lapses)", "last error  sh: exit status 3", "TRY  WORKER", "w1"} {
 		require.Contains(t, r, want)
 	}
+	require.Regexp(t, `(just now|s ago)`, r)
 	explained := s.ok("task", "explain", "exec/k").stdout
 	require.Contains(t, explained, "It failed permanently at")
 	require.Contains(t, explained, "It had 2 errors and 0 lapses.")

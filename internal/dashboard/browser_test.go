@@ -29,7 +29,7 @@ import (
 // browser is a tab of headless Chromium. A test that has one fails if a page tells an error on the console or asks for
 // something that it does not get.
 type browser struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 
 	mu       sync.Mutex
@@ -40,7 +40,7 @@ type browser struct {
 var chromiums = []string{"chromium", "chromium-browser", "google-chrome"}
 
 // open starts the browser. Without one the test is skipped; CI installs it.
-func open(t *testing.T) *browser {
+func open(t testing.TB) *browser {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it runs in `make scenarios`")

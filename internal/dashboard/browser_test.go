@@ -155,6 +155,13 @@ func (b *browser) text(selector string) (text string) {
 	return text
 }
 
+// value is what is written in a field.
+func (b *browser) value(selector string) (value string) {
+	b.t.Helper()
+	b.run(chromedp.Value(selector, &value))
+	return value
+}
+
 // awaits waits until an expression of JavaScript is true. The page may be on its way to another one meanwhile.
 func (b *browser) awaits(expression string) {
 	b.t.Helper()

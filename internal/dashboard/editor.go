@@ -13,13 +13,23 @@ type editor struct {
 	Call       string // METHOD /path of the operation
 	Then       string // the page to go to, with fields of the answer: /tasks/{id}
 	Match      string // If-Match
+	Fresh      bool   // the thing must not exist yet: If-None-Match: *
 	Label      string // of the button; "" = the viewer may only look at the preview
 	Preview    string // METHOD /path of the operation that says what Call would do; "" = there is none
 	Draws      bool   // Preview answers with a picture of the graph
 	Idempotent bool   // the operation takes an Idempotency-Key
 	Help       string
 	Fields     []field
-	Text       string // YAML to begin with
+	Groups     []fieldGroup // more fields
+	Review     string       // says what follows a change; the changes are shown before they are sent; "" = they are not
+	Text       string       // YAML to begin with
+}
+
+// fieldGroup is a part of a form.
+type fieldGroup struct {
+	Title  string
+	Folded bool // until one of its fields has a value
+	Fields []field
 }
 
 // field is one of the form; whatever else a document may say is written in YAML.
@@ -27,7 +37,10 @@ type field struct {
 	Name, Label, Help string
 	As                string // number, bool, json, list; "" = text
 	Options           []string
+	Suggested         []string // a text may be another one
 	Required          bool
+	Default           string // in words, where it is not set
+	Effect            string // of a change
 }
 
 func (v *visit) edit(title, nav string, e editor) error {

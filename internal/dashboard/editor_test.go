@@ -14,6 +14,7 @@ func TestATaskIsSentByFormAndYAML(t *testing.T) {
 	b.looks("send", w.url+"/ui/tasks/new")
 	b.visit(w.url + "/ui/tasks/new?type=mail")
 	b.awaits(`document.getElementById("f-type").value === "mail"`)
+	b.press("More")
 	b.run(chromedp.SendKeys("#f-priority", "12"))
 	b.awaits(`document.getElementById("source").value.includes("priority: 12")`)
 	b.run(chromedp.Click("form#editor button.primary"))

@@ -258,7 +258,7 @@ var looks = map[string][2]string{
 	"new": {"○", "wait"}, "init": {"○", "wait"}, "wait": {"○", "wait"}, "pub": {"○", "wait"}, "ready": {"◔", "wait"}, "delayed": {"◷", "wait"},
 	"executing": {"▶", "run"}, "running": {"▶", "run"}, "parked": {"◷", "run"}, "dispatched": {"▶", "run"}, "begin": {"▶", "run"},
 	"success": {"✓", "good"}, "completed": {"✓", "good"}, "manuallyprocessed": {"✓", "off"}, "finish": {"✓", "good"}, "succeeded": {"✓", "good"}, "open": {"✓", "good"}, "alive": {"✓", "good"}, "active": {"✓", "good"}, "no worker": {"!", "bad"}, "enabled": {"✓", "good"}, "ok": {"✓", "good"},
-	"warn": {"!", "ask"}, "fail": {"✗", "bad"}, "failure": {"✗", "bad"}, "error": {"↻", "bad"}, "failed": {"✗", "bad"}, "dead": {"✗", "bad"}, "refused": {"✗", "bad"}, "late": {"✗", "bad"}, "ERROR": {"✗", "bad"},
+	"warn": {"!", "ask"}, "fail": {"✗", "bad"}, "failure": {"✗", "bad"}, "error": {"↻", "bad"}, "failed": {"✗", "bad"}, "failing": {"✗", "bad"}, "dead": {"✗", "bad"}, "refused": {"✗", "bad"}, "late": {"✗", "bad"}, "ERROR": {"✗", "bad"},
 	"scheduled": {"◷", "wait"}, "queued": {"◔", "wait"}, "never enabled": {"○", "wait"}, "waiting_callback": {"⇄", "run"}, "timeout": {"✗", "bad"}, "failed_timeout": {"✗", "bad"}, "plan_error": {"✗", "bad"}, "no_worker": {"!", "ask"},
 	"asked to drain": {"◷", "ask"}, "draining": {"▽", "ask"}, "drained": {"■", "ask"},
 	"pending": {"!", "ask"}, "suspend": {"!", "ask"}, "suspended": {"!", "ask"}, "paused": {"❚❚", "ask"}, "disabled": {"❚❚", "off"},

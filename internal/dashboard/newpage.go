@@ -1,9 +1,15 @@
 package dashboard
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 var newRoutes = routes{
@@ -11,18 +17,44 @@ var newRoutes = routes{
 	"/periodics/{tenant}/{name}/edit": (*visit).editRule,
 }
 
+// mayEdit refuses whoever may not send what the page is for.
+func (v *visit) mayEdit() error {
+	if v.who.May("operator") {
+		return nil
+	}
+	return &problem{Status: http.StatusForbidden, Title: "Not allowed", Detail: "your role reads: operators and administrators make and change things"}
+}
+
+// newTask sends a task: another one, or one that has ended once more, with other arguments.
 func (v *visit) newTask() error {
-	text := ""
+	if err := v.mayEdit(); err != nil {
+		return err
+	}
+	title, text, err := "Send a task", "", error(nil)
 	if typ := v.r.URL.Query().Get("type"); typ != "" {
 		text = "type: " + strconv.Quote(typ) + "\n"
 	}
-	return v.edit("Send a task", "Tasks", editor{
+	if id := v.r.URL.Query().Get("again"); id != "" {
+		if title = "Send " + id + " again"; strings.Count(id, "/") < 2 {
+			return v.nothingHere()
+		}
+		if text, err = v.sentAgain(id); err != nil {
+			return err
+		}
+	}
+	types, err := v.servedTypes()
+	if err != nil {
+		return err
+	}
+	e := editor{
 		Call: "POST /tasks", Then: "/tasks/{id}", Label: "Send", Idempotent: true, Text: text,
 		Fields: []field{
-			{Name: "type", Label: "Type", Help: "which handler runs it", Required: true},
+			{Name: "type", Label: "Type", Help: "which handler runs it", Required: true, Suggested: types},
 			{Name: "key", Label: "Key", Help: "at most one task per key; generated if empty"},
-			{Name: "args", Label: "Arguments", Help: "JSON", As: "json"},
+			{Name: "args", Label: "Arguments", Help: `JSON; of the type http, such as {"url": "https://example.org"}`, As: "json"},
 			{Name: "in", Label: "Delay", Help: "such as 5m or 2h; now if empty"},
+		},
+		Groups: []fieldGroup{{Title: "More", Folded: true, Fields: []field{
 			{Name: "tenant", Label: "Tenant"},
 			{Name: "priority", Label: "Priority", Help: "0 to 9; 9 runs first; 5 if empty", As: "number"},
 			{Name: "options.timeout", Label: "Timeout of an execution", Help: "such as 90s"},
@@ -30,8 +62,58 @@ func (v *visit) newTask() error {
 			{Name: "options.retry.interval", Label: "Interval of retries", Help: "such as 30s"},
 			{Name: "options.retry.max_errors", Label: "Errors until it fails for good", As: "number"},
 			{Name: "options.need_manual", Label: "A person decides when it has failed", As: "bool"},
-		},
-	})
+		}}},
+	}
+	if title != "Send a task" {
+		e.Help = "The task begins a new life under its key: with the arguments and options that are here, and no attempt yet."
+	}
+	return v.edit(title, "Tasks", e)
+}
+
+// sentAgain is a task that has ended, or waits for its retry, as a send that begins a new life under its key.
+func (v *visit) sentAgain(id string) (string, error) {
+	task, err := v.get("/tasks"+idPath(id, 3), nil)
+	if err != nil {
+		return "", err
+	}
+	send := document{"existing": []string{"restart-failed"}}
+	if status := model.Status(text(task["status"])); status.Succeeded() || status == model.StatusManuallyProcessed {
+		send["existing"] = []string{"restart-succeeded"}
+	}
+	for _, name := range []string{"type", "key", "tenant", "creator", "category", "priority", "args", "options"} {
+		if value, is := task[name]; is {
+			send[name] = value
+		}
+	}
+	delete(object(send["options"]), "claim_by") // of its type
+	delete(object(send["options"]), "expires_at")
+	return formText[form.Task](send, "a task")
+}
+
+// formText is a document as YAML, in the order and the units in which people write one.
+func formText[T any](doc document, thing string) (string, error) {
+	out, err := json.Marshal(doc)
+	if err != nil {
+		return "", err
+	}
+	read, err := form.ReadJSON[T]("", 1, out, thing)
+	if err != nil {
+		return "", err
+	}
+	return form.YAML(read.Form)
+}
+
+// servedTypes are the types that workers serve, without those of mscheduler itself. They belong to no tenant.
+func (v *visit) servedTypes() (types []string, err error) {
+	if v.who.Tenants != nil {
+		return nil, nil
+	}
+	workers, err := v.every("/workers", "workers", url.Values{"state": {"alive"}})
+	for _, w := range workers {
+		types = append(types, texts(object(w)["types"])...)
+	}
+	slices.Sort(types)
+	return slices.DeleteFunc(slices.Compact(types), func(typ string) bool { return ours(typ) > 0 }), err
 }
 
 // dryRun says what storing a rule would do, with a forecast of a week.
@@ -47,6 +129,9 @@ var ruleFields = []field{
 }
 
 func (v *visit) newRule() error {
+	if err := v.mayEdit(); err != nil {
+		return err
+	}
 	return v.edit("Make a periodic rule", "Periodic", editor{
 		Call: "POST /periodics", Then: "/periodics/{living}", Label: "Make the rule", Preview: dryRun, Idempotent: true, Text: "cron: 0 3 * * *\ntimezone: UTC\nenabled: true\n",
 		Fields: append([]field{{Name: "name", Label: "Name", Required: true}, {Name: "tenant", Label: "Tenant"}}, ruleFields...),
@@ -54,6 +139,9 @@ func (v *visit) newRule() error {
 }
 
 func (v *visit) editRule() error {
+	if err := v.mayEdit(); err != nil {
+		return err
+	}
 	name := v.r.PathValue("name")
 	path := "/periodics" + pathOf(v.r.PathValue("tenant"), name)
 	out, err := v.ask(path+"/definition", nil)
@@ -105,8 +193,11 @@ func (v *visit) newFlow() error {
 }
 
 func (v *visit) newPlan() error {
+	if err := v.mayEdit(); err != nil {
+		return err
+	}
 	return v.edit("Publish a plan", "Plans", editor{
-		Call: "POST /plans", Then: "/plans/{id}", Label: "Publish", Idempotent: true,
+		Call: "POST /plans", Then: "/plans/{id}", Label: "Publish", Preview: "POST /plans/preview", Idempotent: true,
 		Fields: []field{
 			{Name: "plan_id", Label: "Plan id", Help: "generated if empty"},
 			{Name: "station", Label: "Station", Help: "the type of the tasks of its steps", Required: true},

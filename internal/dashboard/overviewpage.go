@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -58,13 +59,13 @@ func (v *visit) overview() error {
 		if series, sparks, err = v.series(window); err != nil {
 			return err
 		}
-		hour := series
+		hour, now := series, sparks
 		if window != windows[0] {
-			if hour, err = v.get("/series", url.Values{"window": {windows[0].Name}}); err != nil {
+			if hour, now, err = v.series(windows[0]); err != nil {
 				return err
 			}
 		}
-		needs = append(needs, v.lateNeeds(stats, hour)...)
+		needs = append(append(v.failingNeeds(now), needs...), v.lateNeeds(stats, hour)...)
 	}
 	rows := typeRowsOf(stats, pauses)
 	for _, r := range rows {
@@ -208,6 +209,30 @@ func (v *visit) needs() ([]need, error) {
 		out = append(out, found)
 	}
 	return out, nil
+}
+
+// failingNeeds are the types of which at least half of the executions fail, those of mscheduler itself left out: what they
+// do is counted as deliveries and runs.
+func (v *visit) failingNeeds(sparks map[string]*spark) []need {
+	var failing []string
+	for _, typ := range slices.Sorted(maps.Keys(sparks)) {
+		if sparks[typ].Fails && ours(typ) == 0 {
+			failing = append(failing, typ)
+		}
+	}
+	const most = 3 // that are named
+	switch n := len(failing); {
+	case n == 0:
+		return nil
+	case n == 1:
+		return []need{{Class: "bad", Count: "1", What: "type fails in half of its executions or more: " + failing[0], URL: v.at("/types"+pathOf(failing[0]), nil)}}
+	default:
+		what := "types fail in half of their executions or more: " + strings.Join(failing[:min(n, most)], ", ")
+		if n > most {
+			what += " …"
+		}
+		return []need{{Class: "bad", Count: number(n), What: what, URL: v.at("/types", url.Values{"state": {"failing"}})}}
+	}
 }
 
 // lateNeeds are the ticks that were late in the last hour, and one that is now.

@@ -12,7 +12,11 @@ type spark struct {
 	Path   string // of the area
 	Failed string // of the ticks
 	Words  string
+	Fails  bool // at least half of the executions of the last slots have failed
 }
+
+// failingSlots is how many of the last slots, of a minute each, say whether a type fails.
+const failingSlots = 10
 
 const (
 	sparkWidth, sparkGround, sparkHeight = 120, 18, 24
@@ -20,11 +24,14 @@ const (
 
 // sparkOf draws the numbers of a type; window says in words what time they are of.
 func sparkOf(ended, failed []any, window string) *spark {
-	total, bad, most := int64(0), int64(0), int64(1)
+	total, bad, most, lately, badly := int64(0), int64(0), int64(1), int64(0), int64(0)
 	for i := range ended {
 		total, bad, most = total+integer(ended[i]), bad+integer(failed[i]), max(most, integer(ended[i]))
+		if i >= len(ended)-failingSlots {
+			lately, badly = lately+integer(ended[i]), badly+integer(failed[i])
+		}
 	}
-	out := &spark{Words: fmt.Sprintf("%s executions in the last %s, %s failed", number(total), window, number(bad))}
+	out := &spark{Fails: badly > 0 && 2*badly >= lately, Words: fmt.Sprintf("%s executions in the last %s, %s failed", number(total), window, number(bad))}
 	step := float64(sparkWidth) / float64(max(len(ended), 1))
 	var area strings.Builder
 	area.WriteString("M0 " + strconv.Itoa(sparkGround))

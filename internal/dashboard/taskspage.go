@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -73,11 +74,12 @@ func (v *visit) task() error {
 	if err != nil {
 		return err
 	}
-	can := actionsOf(model.Status(text(task["status"])))
+	can := actionsOf(task, v.d.clock.Now())
+	made := madeBy(task)
 	remarked := slices.DeleteFunc([]string{"cancel", "resolve"}, func(verb string) bool { return !can[verb] })
 	v.render("task", page{Title: strings.Join(id, "/"), Nav: "Tasks", Poll: 5, // its reasons depend on workers, pauses and time, too
 		Live: url.Values{"tenant": id[:1], "type": id[1:2], "key": id[2:]},
-		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "moreLives": lives["next"], "past": len(generation) > 0, "made": madeBy(task), "delivery": delivery, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "remarked": remarked}})
+		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "moreLives": lives["next"], "past": len(generation) > 0, "made": made, "delivery": delivery, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "again": can["again"] && made == nil && ours(id[1]) == 0, "remarked": remarked}})
 	return nil
 }
 
@@ -125,13 +127,26 @@ func madeBy(task document) *origin {
 	return nil
 }
 
-// actionsOf are the actions that the status of a task allows.
-func actionsOf(status model.Status) map[string]bool {
-	asks := status == model.StatusPending
-	return map[string]bool{
-		"release": status == model.StatusWait, "cancel": !status.Ended(), "update": !status.Ended(),
-		"resolve": asks || status == model.StatusFailure, "retry": asks || status.Ended(), "redeliver": status.Ended(),
+// actionsOf are the actions that a task allows: those that change it, by the rules that decide them.
+func actionsOf(task document, now time.Time) map[string]bool {
+	t := &model.Task{Status: model.Status(text(task["status"]))}
+	t.CancelRequestedAt, _ = instant(task["cancel_requested_at"])
+	for _, w := range list(task["worker_states"]) {
+		at, _ := instant(object(w)["retry_at"])
+		t.WorkerStates = append(t.WorkerStates, model.WorkerState{RetryAt: at})
 	}
+	eff, can := lifecycle.ResolveOptions(), map[string]bool{"redeliver": t.Status.Ended(), "again": t.Status.Ended() || t.Status == model.StatusError}
+	for name, command := range map[string]func() (*model.Task, error){
+		"release": func() (*model.Task, error) { return lifecycle.Release(t, eff, now) },
+		"cancel":  func() (*model.Task, error) { return lifecycle.Cancel(t, "", eff, now) },
+		"update":  func() (*model.Task, error) { return lifecycle.Update(t, lifecycle.Patch{}, model.Options{}, now) },
+		"resolve": func() (*model.Task, error) { return lifecycle.Resolve(t, "", eff, now) },
+		"retry":   func() (*model.Task, error) { return lifecycle.RetryNow(t, "", eff, now) },
+	} {
+		changed, err := command()
+		can[name] = err == nil && changed != t
+	}
+	return can
 }
 
 // gone reports whether the API says that there is no such thing.

@@ -9,7 +9,7 @@ import (
 type setting struct {
 	Name    string // in the body of put-type
 	Label   string
-	As      string // how the form reads it: text, number, bool, duration, list, json; text is a line
+	As      string // how the page shows it: number, bool, duration, durations, json; "" = text
 	Default string // in words
 	Effect  string // of a change
 	Choices []string
@@ -96,6 +96,20 @@ func (s setting) path() string {
 	default:
 		return s.Name
 	}
+}
+
+// field is the setting in the form.
+func (s setting) field() field {
+	f := field{Name: s.Name, Label: s.Label, As: s.As, Options: s.Choices, Default: s.Default, Effect: s.Effect}
+	switch s.As {
+	case "duration":
+		f.As = ""
+	case "durations":
+		f.As, f.Help = "list", "one a line, such as 10s"
+	case "json":
+		f.Help = `JSON, such as {"success": {"url": "https://example.org"}}`
+	}
+	return f
 }
 
 // In is the value of the setting in a stored type, as the form takes it; "" where it is not set.

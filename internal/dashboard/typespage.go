@@ -2,9 +2,13 @@ package dashboard
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/mscheduler/mscheduler/internal/form"
 )
 
 var typeRoutes = routes{"/types": (*visit).types, "/types/{type}": (*visit).typ, "/edit-type": (*visit).editType}
@@ -14,6 +18,25 @@ type typeLine struct {
 	*typeRow
 	Settings document // nil = it has none of its own
 	Workers  int      // alive
+}
+
+// typeStates are what a type may be, the first that holds.
+var typeStates = []string{"paused", "no worker", "failing", "active"}
+
+// State is one of [typeStates]; "" for what is no type.
+func (l *typeLine) State() string {
+	switch {
+	case l.Others:
+		return ""
+	case l.Paused:
+		return typeStates[0]
+	case l.Due > 0 && l.Workers == 0:
+		return typeStates[1]
+	case l.Spark != nil && l.Spark.Fails:
+		return typeStates[2]
+	default:
+		return typeStates[3]
+	}
 }
 
 func (v *visit) types() error {
@@ -38,16 +61,17 @@ func (v *visit) types() error {
 		return err
 	}
 	lines := typeLinesOf(typeRowsOf(stats, pauses), stored, workers)
-	all, wanted := len(lines), strings.ToLower(strings.TrimSpace(v.r.URL.Query().Get("q")))
-	lines = slices.DeleteFunc(lines, func(l *typeLine) bool {
-		return !strings.Contains(strings.ToLower(l.Type+" "+text(l.Settings["name"])+" "+text(l.Settings["category"])), wanted)
-	})
-	lines, next := pageOf(v, lines, func(l *typeLine) string { return l.Type })
 	sparks := sparksOf(series)
 	for _, l := range lines {
 		l.Spark = sparks[l.Type]
 	}
-	v.render("types", page{Title: "Types", Nav: "Types", Poll: 5, Data: document{"lines": lines, "all": all, "next": next, "pausedAll": pauseOfAll(pauses)}})
+	q := v.r.URL.Query()
+	all, wanted, state := len(lines), strings.ToLower(strings.TrimSpace(q.Get("q"))), q.Get("state")
+	lines = slices.DeleteFunc(lines, func(l *typeLine) bool {
+		return state != "" && l.State() != state || !strings.Contains(strings.ToLower(l.Type+" "+text(l.Settings["name"])+" "+text(l.Settings["category"])), wanted)
+	})
+	lines, next := pageOf(v, lines, func(l *typeLine) string { return l.Type })
+	v.render("types", page{Title: "Types", Nav: "Types", Poll: 5, Data: document{"lines": lines, "all": all, "next": next, "states": typeStates, "pausedAll": pauseOfAll(pauses)}})
 	return nil
 }
 
@@ -137,10 +161,38 @@ func (v *visit) editType() error {
 	if err != nil && !gone(err) {
 		return err
 	}
-	v.render("typeedit", page{Title: "Settings of " + code, Nav: "Types", Data: document{
-		"code": code, "path": "/types" + pathOf(code), "settings": settings, "groups": typeSettings,
-	}})
-	return nil
+	e := editor{
+		Call: "PUT /types" + pathOf(code), Then: "/types" + pathOf(code), Label: "Review the changes", Idempotent: true, Fresh: settings == nil, Text: "code: " + strconv.Quote(code) + "\n",
+		Help:   "What is not set has its default. Spans of time are such as 500ms, 90s, 5m, 7d. A task may override the options that it has of its own. *** stands for a secret that stays as it is.",
+		Review: "Workers read new settings within two seconds.",
+	}
+	if e.Fresh {
+		e.Review += " The type has no settings yet: others may have set it up meanwhile, and then nothing is stored."
+	} else {
+		e.Match = strconv.Quote(text(settings["version"]))
+		if e.Text, err = formText[form.Type](fileOf(settings), "a type"); err != nil {
+			return err
+		}
+	}
+	for _, g := range typeSettings {
+		of := fieldGroup{Title: g.Title}
+		for _, s := range g.Settings {
+			of.Fields = append(of.Fields, s.field())
+		}
+		e.Groups = append(e.Groups, of)
+	}
+	return v.edit("Settings of "+code, "Types", e)
+}
+
+// fileOf is a stored type as a file for `mscheduler type apply` says it: its options are settings like the others.
+func fileOf(stored document) document {
+	out := document{}
+	maps.Copy(out, stored)
+	maps.Copy(out, object(stored["options"]))
+	for _, name := range []string{"options", "version", "paused", "created_at", "updated_at"} {
+		delete(out, name)
+	}
+	return out
 }
 
 // pauseOfAll is who paused everything, when and why; nil = nobody has.

@@ -38,6 +38,8 @@
     else if (f.dataset.as === "list" && Array.isArray(value)) f.value = value.join("\n");
     else f.value = typeof value === "object" ? JSON.stringify(value, null, 2) : String(value);
   }
+  // unfold shows what is written in a part of the form that is folded.
+  function unfold() { for (const d of $$("[data-folds]", form)) if (fields.some((f) => d.contains(f) && at(f.dataset.field) !== undefined)) d.open = true; }
   async function fromSource() {
     const mine = ++turn, out = await convert("json", source.value);
     if (mine !== turn) return;
@@ -48,7 +50,7 @@
         const large = /[:,\[]\s*-?\d{16,}/.test(out.text);
         fields.forEach((f) => { f.disabled = large; f.title = large ? "The document has numbers that a browser cannot hold: edit the YAML" : ""; });
         dirty = "";
-        doc = read; fields.forEach((f) => { if (f !== document.activeElement) show(f); }); sourceError(""); return; }
+        doc = read; fields.forEach((f) => { if (f !== document.activeElement) show(f); }); unfold(); sourceError(""); return; }
     }
     sourceError(out.error || "want fields, such as type: mail");
   }
@@ -78,7 +80,8 @@
     return broken ? "" : (await convert("json", source.value)).text;
   }
   $("#editor-back").addEventListener("click", () => history.back());
-  fromSource().then(() => { if ($("#drawn")) preview(); });
+  let first = {}; // the document as it was before anybody changed it
+  fromSource().then(() => { first = structuredClone(doc); if ($("#drawn")) preview(); });
 
   function clear() {
     $$(".error:not(#source-error, #editor-errors)", form).forEach((e) => e.remove());
@@ -107,7 +110,12 @@
     for (const e of all) {
       const name = (e.location || "").replace(/^body\.?/, "");
       const field = fields.find((f) => f.dataset.field === name || f.dataset.field.endsWith("." + name));
-      if (field) { errorAt(field, e.message); field.setAttribute("aria-invalid", "true"); continue; }
+      if (field) {
+        errorAt(field, e.message);
+        field.setAttribute("aria-invalid", "true");
+        if (field.closest("[data-folds]")) field.closest("[data-folds]").open = true;
+        continue;
+      }
       const li = document.createElement("li");
       li.textContent = e.message;
       errorsOf(name).append(li);
@@ -117,8 +125,9 @@
   }
   // What the API says that it would do: the lines of a difference, the next times, and whatever else.
   function previewOf(said) {
-    const { result, changes, ticks, ...rest } = said;
+    const { result, changes, ticks, times, plan_id: id, tenant, ...rest } = said;
     const lines = [];
+    if (times) lines.push("Steps of " + (tenant ? tenant + "/" : "") + id + ":", ...times.map((t) => "  " + [t.step, t.local || t.utc, t.skipped && t.skipped + " skipped", t.over && "over", t.why].filter(Boolean).join("  ")), "");
     if (changes?.length) lines.push("Changes:", ...changes.map((c) => "  " + c), "");
     if (ticks?.length) lines.push("Next ticks:", ...ticks.map((t) => "  " + (t.local || t.utc) + (t.fires === false ? "  skipped" : "")), "");
     if (Object.keys(rest).length) lines.push("Forecast:", JSON.stringify(rest.forecast ?? rest, null, 2));
@@ -148,18 +157,46 @@
     } catch { tell({ detail: "the server does not answer; retry" }); }
   }
   $("#editor-preview")?.addEventListener("click", preview);
-  form.addEventListener("submit", async (event) => {
+  // What changes, before it is sent: values by their paths. A field says how it is called and what a change of it does.
+  const review = $("#review");
+  function leaves(value, path, out) {
+    const field = fields.find((f) => f.dataset.field === path);
+    if (!field && value && typeof value === "object" && !Array.isArray(value)) for (const [name, one] of Object.entries(value)) leaves(one, path ? path + "." + name : name, out);
+    else out.set(path, value === true ? "yes" : typeof value === "string" ? value : JSON.stringify(value));
+    return out;
+  }
+  async function showReview() {
+    clear();
+    await written();
+    if (broken) { source.focus(); return; }
+    const rows = $("#review-rows"), was = leaves(first, "", new Map()), is = leaves(doc, "", new Map());
+    rows.replaceChildren();
+    const place = (path) => { const i = fields.findIndex((f) => f.dataset.field === path); return i < 0 ? fields.length : i; };
+    for (const path of [...new Set([...was.keys(), ...is.keys()])].sort((a, b) => place(a) - place(b))) {
+      if (was.get(path) === is.get(path)) continue;
+      const field = fields[place(path)], row = rows.insertRow();
+      for (const text of [field ? field.labels[0].textContent.trim() : path, was.get(path) ?? "not set", is.get(path) ?? "not set", field?.dataset.effect ?? ""]) row.insertCell().textContent = text;
+    }
+    const none = rows.rows.length === 0;
+    if (none) { const cell = rows.insertRow().insertCell(); cell.colSpan = 4; cell.textContent = "Nothing has changed."; }
+    $("#review-save").disabled = none && !("fresh" in form.dataset);
+    review.showModal();
+  }
+  $("#review-save")?.addEventListener("click", () => { review.close(); send(); });
+  form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (!$("button.primary", form)) { preview(); return; }
+    if (!$("button.primary", form)) preview(); else if (review) showReview(); else send();
+  });
+  async function send() {
     clear();
     const button = $("button.primary", form);
     button.disabled = true;
     try {
       const text = await written();
       if (broken) { source.focus(); return; }
-      const { ok, doc: answer } = await call(form.dataset.sends, text, { match: form.dataset.match, key: keyFor(form, text) });
+      const { ok, doc: answer } = await call(form.dataset.sends, text, { match: form.dataset.match, fresh: "fresh" in form.dataset, key: keyFor(form, text) });
       if (!ok) { tell(answer); return; }
       location.href = base + form.dataset.then.replace(/\{(\w+)\}/g, (_, name) => String(answer[name]).split("/").map(encodeURIComponent).join("/"));
     } catch { tell({ detail: "the server does not answer; retry" }); } finally { button.disabled = false; }
-  });
+  }
 }

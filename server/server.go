@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/dashboard"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/rest"
 )
 
@@ -58,6 +59,9 @@ type Config struct {
 	NoAPI bool
 	// NoDashboard leaves out the pages at /ui/.
 	NoDashboard bool
+	// TraceURL is where people see a trace, such as https://jaeger.example.org/trace/{trace_id}. Pages of tasks
+	// link to it. {trace_id} stands for the id of the trace. Defaults to none: pages show the id.
+	TraceURL string
 	// NoCallbacks accepts no completions of runs at /api/v1/callbacks/.
 	NoCallbacks bool
 	// Issuer is an identity provider whose tokens are accepted, too; nil = none. It excludes NoTokens.
@@ -80,6 +84,9 @@ type Server struct {
 // New checks the Config and makes a server. It does no I/O. If a field is wrong, the error is a
 // *model.InvalidError.
 func New(c Config) (*Server, error) {
+	if err := input.TraceURL("TraceURL", c.TraceURL); err != nil {
+		return nil, err
+	}
 	api, err := rest.New(rest.Config{
 		Database: c.Database, Prefix: c.Prefix, Mount: c.Mount, SecretKey: c.SecretKey, NoTokens: c.NoTokens, NoAPI: c.NoAPI, NoCallbacks: c.NoCallbacks,
 		Issuer: (*access.Issuer)(c.Issuer), Version: c.Version, TracerProvider: c.TracerProvider, Logger: c.Logger,
@@ -89,7 +96,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{api: api}
 	if !c.NoAPI && !c.NoDashboard {
-		s.pages = dashboard.New(dashboard.Config{API: api, Mount: c.Mount, Version: c.Version, Logger: c.Logger})
+		s.pages = dashboard.New(dashboard.Config{API: api, Mount: c.Mount, Version: c.Version, TraceURL: c.TraceURL, Logger: c.Logger})
 	}
 	return s, nil
 }

@@ -36,6 +36,7 @@ func (a *app) devCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd.Flags())
+	f.registerTraceURL(cmd.Flags())
 	_ = cmd.Flags().MarkHidden("completion-addr")
 	cmd.Flags().Lookup("completion-url").Usage = "public URL of the REST API, which asynchronous HTTP targets call (default: the address of --bind)"
 	cmd.Flags().StringVar(&f.bind, "bind", "", "address of the dashboard and the REST API (default 127.0.0.1:8080, or a free port)")

@@ -124,6 +124,9 @@ func TestServeAnswersRequestsForItsShutdownDelay(t *testing.T) {
 		require.Less(t, delay, 20*time.Second)
 	}
 	s.fails(ExitUsage, []string{"--shutdown-delay is 2m; want 0 to 1m"}, "serve", "--shutdown-delay", "2m")
+	for _, command := range []string{"serve", "dev"} {
+		s.fails(ExitUsage, []string{`--trace-url is "javascript:x{trace_id}"; want an http or https address`}, command, "--trace-url", "javascript:x{trace_id}")
+	}
 }
 
 // answersFor stops serve, and requires that it answers the request of a client that connects after /readyz has

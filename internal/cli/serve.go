@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/server"
 )
@@ -53,6 +55,7 @@ type serveFlags struct {
 	noWorker, noEngines bool
 	noAPI, noCallbacks  bool
 	noDashboard         bool
+	traceURL            string
 	shutdownDelay       time.Duration
 }
 
@@ -84,6 +87,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f.register(cmd.Flags())
 	o.register(cmd.Flags())
 	f.provider.register(cmd.Flags())
+	f.registerTraceURL(cmd.Flags())
 	checkFlag(cmd.Flags(), &check)
 	_ = cmd.Flags().MarkHidden("completion-addr")
 	cmd.Flags().Lookup("completion-url").Usage = "public URL of this API, which asynchronous HTTP targets call (default: the address of --bind)"
@@ -97,6 +101,10 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.noDashboard, "no-dashboard", false, "serve no pages at /ui/")
 	cmd.Flags().BoolVar(&f.noAPI, "no-api", false, "serve only completions, /livez and /readyz")
 	return cmd
+}
+
+func (f *serveFlags) registerTraceURL(flags *pflag.FlagSet) {
+	flags.StringVar(&f.traceURL, "trace-url", "", "address of a trace, to which the dashboard links: https://jaeger.example.org/trace/{trace_id} (default none)")
 }
 
 // prepare checks the flags and reads the certificate.
@@ -115,6 +123,9 @@ func (f *serveFlags) prepare(cfg consumer.Config) (err error) {
 		if f.certs, err = readCertificates(f.tlsCert, f.tlsKey, cfg.Logger); err != nil {
 			return usage("--tls-cert: %v", err)
 		}
+	}
+	if err := input.TraceURL("--trace-url", f.traceURL); err != nil {
+		return usage("%v", err)
 	}
 	f.issuer, err = f.provider.issuer()
 	return err
@@ -139,7 +150,7 @@ func (a *app) serveAt(ctx context.Context, listener net.Listener, conn *connecti
 		return err
 	}
 	api, err := server.New(server.Config{
-		Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, NoTokens: open, NoAPI: f.noAPI, NoDashboard: f.noDashboard, NoCallbacks: f.noCallbacks, Issuer: f.issuer, Version: version(), TracerProvider: a.traces, Logger: cfg.Logger,
+		Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, NoTokens: open, NoAPI: f.noAPI, NoDashboard: f.noDashboard, TraceURL: f.traceURL, NoCallbacks: f.noCallbacks, Issuer: f.issuer, Version: version(), TracerProvider: a.traces, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return err

@@ -14,10 +14,12 @@ import (
 
 // Config of a [Dashboard].
 type Config struct {
-	API     http.Handler   // the REST API, which gets requests with Mount
-	Mount   string         // the path under which both are, such as /scheduler; "" = the root
-	Version string         // of the program
-	Logger  zerolog.Logger // of pages that cannot be shown; defaults to none
+	API     http.Handler // the REST API, which gets requests with Mount
+	Mount   string       // the path under which both are, such as /scheduler; "" = the root
+	Version string       // of the program
+	// TraceURL is where people see a trace, with [input.TraceID] for its id; "" = nowhere. It is checked.
+	TraceURL string
+	Logger   zerolog.Logger // of pages that cannot be shown; defaults to none
 }
 
 // Dashboard serves the pages below Mount + /ui/. It is safe for concurrent use.

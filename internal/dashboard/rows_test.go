@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -111,4 +113,64 @@ func TestWhatIsTypedIsFound(t *testing.T) {
 	_, text = w.page("/tasks?key=order")
 	require.Contains(t, text, "acme/mail/order/17</a>")
 	require.NotContains(t, text, "Choose a filter first", "a bulk job may have this filter")
+}
+
+// The page of a task offers what the table of commands allows in its status, see docs/reference.md.
+func TestATaskOffersWhatItsStatusAllows(t *testing.T) {
+	const retry, resolve, release, edit, cancel, again = `/retry"`, `data-opens="resolve"`, `/release"`, `data-opens="edit"`, `data-opens="cancel"`, `?again=`
+	all := []string{retry, resolve, release, edit, cancel, again}
+	for _, x := range []struct {
+		task   string // JSON besides its id
+		offers []string
+	}{
+		{`"status": "Wait"`, []string{release, edit, cancel}},
+		{`"status": "New"`, []string{edit, cancel}},
+		{`"status": "Executing"`, []string{edit, cancel}},
+		{`"status": "Executing", "worker_states": [{"retry_at": "2100-01-01T00:00:00Z"}]`, []string{retry, edit, cancel}},
+		{`"status": "Executing", "cancel_requested_at": "2026-01-01T00:00:00Z"`, []string{edit}},
+		{`"status": "Error"`, []string{retry, edit, cancel, again}},
+		{`"status": "Success"`, []string{again}},
+		{`"status": "Completed"`, []string{again}},
+		{`"status": "Failure"`, []string{retry, again}},
+		{`"status": "Failure", "origin": {"kind": "flow", "id": "-/f", "node": "a"}`, []string{retry}},
+		{`"status": "Pending"`, []string{retry, resolve, again}},
+		{`"status": "ManuallyProcessed"`, []string{again}},
+		{`"status": "Cancelled"`, []string{retry, again}},
+		{`"status": "of a later release"`, nil},
+	} {
+		d := dashboard.New(dashboard.Config{API: answers{
+			"/api/v1/me":                   `{"name": "ann", "role": "operator"}`,
+			"/api/v1/tasks/-/mail/k":       `{"id": "-/mail/k", "type": "mail", "key": "k", "generation": 1, "options": {}, ` + x.task + `}`,
+			"/api/v1/tasks/-/mail/k/lives": `{"tasks": []}`,
+		}})
+		r := httptest.NewRecorder()
+		d.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/tasks/-/mail/k", nil))
+		text := r.Body.String()
+		require.Equal(t, http.StatusOK, r.Code, text)
+		for _, what := range all {
+			require.Equal(t, slices.Contains(x.offers, what), strings.Contains(text, what), "%s: %s", x.task, what)
+		}
+	}
+}
+
+// The id of a trace leads to the tracing backend, if the server knows where that is.
+func TestATaskLinksToItsTrace(t *testing.T) {
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	shown := func(address, traceparent string) string {
+		d := dashboard.New(dashboard.Config{TraceURL: address, API: answers{
+			"/api/v1/me":                   `{"name": "ann", "role": "viewer"}`,
+			"/api/v1/tasks/-/mail/k":       `{"id": "-/mail/k", "type": "mail", "key": "k", "generation": 1, "status": "New", "trace": {"traceparent": "` + traceparent + `", "at": "2026-01-02T03:04:05Z"}}`,
+			"/api/v1/tasks/-/mail/k/lives": `{"tasks": []}`,
+		}})
+		r := httptest.NewRecorder()
+		d.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/tasks/-/mail/k", nil))
+		require.Equal(t, http.StatusOK, r.Code, r.Body)
+		return r.Body.String()
+	}
+	const parent = "00-" + id + "-b7ad6b7169203331-01"
+	require.Contains(t, shown("https://jaeger.example.org/trace/{trace_id}?tab=1&x", parent), `<a href="https://jaeger.example.org/trace/`+id+`?tab=1&amp;x" rel="noreferrer">`+id+`</a>`)
+	require.Contains(t, shown("", parent), `<dd class="mono">`+id+`</dd>`)
+	for _, broken := range []string{"", "00-0-0-01", "00-" + strings.Repeat("/", 32) + "-b7ad6b7169203331-01"} {
+		require.NotContains(t, shown("https://jaeger.example.org/trace/{trace_id}", broken), "Trace</dt>", broken)
+	}
 }

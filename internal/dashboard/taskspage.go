@@ -79,7 +79,7 @@ func (v *visit) task() error {
 	remarked := slices.DeleteFunc([]string{"cancel", "resolve"}, func(verb string) bool { return !can[verb] })
 	v.render("task", page{Title: strings.Join(id, "/"), Nav: "Tasks", Poll: 5, // its reasons depend on workers, pauses and time, too
 		Live: url.Values{"tenant": id[:1], "type": id[1:2], "key": id[2:]},
-		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "moreLives": lives["next"], "past": len(generation) > 0, "made": made, "delivery": delivery, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "again": can["again"] && made == nil && ours(id[1]) == 0, "remarked": remarked}})
+		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "moreLives": lives["next"], "past": len(generation) > 0, "made": made, "trace": v.traceOf(task), "delivery": delivery, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "again": can["again"] && made == nil && ours(id[1]) == 0, "remarked": remarked}})
 	return nil
 }
 
@@ -125,6 +125,18 @@ func madeBy(task document) *origin {
 		return of
 	}
 	return nil
+}
+
+// trace is the trace of the span that sent a task. URL is where people see it; "" = nobody has said.
+type trace struct{ ID, URL string }
+
+// traceOf is the trace of a task; nil = it has none.
+func (v *visit) traceOf(task document) *trace {
+	parts := strings.Split(text(object(task["trace"])["traceparent"]), "-") // version, trace, span and flags
+	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" {
+		return nil
+	}
+	return &trace{parts[1], strings.ReplaceAll(v.d.config.TraceURL, input.TraceID, parts[1])}
 }
 
 // actionsOf are the actions that a task allows: those that change it, by the rules that decide them.

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,20 @@ type charts struct {
 	Rows    []any    // the slots in which something has happened, the last one first
 	Sum     document // of all slots
 	Nothing bool     // nothing has happened
+	Of      string   // the type; "" = all together
+}
+
+// Query is that of the file of the numbers.
+func (c *charts) Query() url.Values { return url.Values{"window": {c.Window}} }
+
+// seriesFile are the slots of a series in which something has happened.
+func (v *visit) seriesFile() ([]any, error) {
+	q := v.r.URL.Query()
+	series, err := v.get("/series", url.Values{"window": {windowOf(q).Name}, "type": q["of"]})
+	if err != nil {
+		return nil, err
+	}
+	return chartsOf("file", series).Rows, nil
 }
 
 // chart is one of the pictures: bars that are stacked, or lines. Each slot has a title that says its numbers.
@@ -65,7 +80,7 @@ const (
 func chartsOf(id string, series document) *charts {
 	slots := list(series["slots"])
 	sum := object(series["sum"])
-	c := &charts{Window: text(series["window"]), Slot: duration(series["slot_ms"]), Sum: sum, Nothing: object(sum["outcomes"]) == nil && sum["delay_ms"] == nil && sum["ran_ms"] == nil}
+	c := &charts{Of: text(series["type"]), Window: text(series["window"]), Slot: duration(series["slot_ms"]), Sum: sum, Nothing: object(sum["outcomes"]) == nil && sum["delay_ms"] == nil && sum["ran_ms"] == nil}
 	for _, s := range slices.Backward(slots) {
 		if slot := object(s); object(slot["outcomes"]) != nil || slot["delay_ms"] != nil || slot["ran_ms"] != nil {
 			c.Rows = append(c.Rows, slot)

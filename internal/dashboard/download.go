@@ -17,8 +17,8 @@ func (d *Dashboard) download(w http.ResponseWriter, r *http.Request) {
 	v := &visit{d: d, w: w, r: r}
 	name, form, _ := strings.Cut(r.PathValue("list"), ".")
 	t, ok := tables[name]
-	of := r.URL.Query().Get("of")
-	if !ok || strings.Contains(t.path, "%s") && !strings.Contains(of, "/") || form != "csv" && form != "jsonl" {
+	path := t.pathTo(r.URL.Query())
+	if !ok || path == "" && t.whole == nil || form != "csv" && form != "jsonl" {
 		v.fail(v.nothingHere())
 		return
 	}
@@ -27,8 +27,15 @@ func (d *Dashboard) download(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := v.asked(t, r.URL.Query(), downloadPage)
-	path := strings.Replace(t.path, "%s", idPath(of, 2), 1)
-	doc, err := v.get(path, q)
+	first := func() (document, error) { return v.get(path, q) }
+	if t.whole != nil {
+		t.field = "rows"
+		first = func() (document, error) {
+			rows, err := t.whole(v)
+			return document{"rows": rows}, err
+		}
+	}
+	doc, err := first()
 	if err != nil {
 		v.fail(err)
 		return
@@ -43,7 +50,7 @@ func (d *Dashboard) download(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
 	for {
 		_ = c.SetWriteDeadline(d.clock.Now().Add(liveTimeout)) // of each page: all of them may take longer than one answer may
-		if write(list(doc[t.field])) != nil {
+		if write(t.kept(r.URL.Query(), list(doc[t.field]))) != nil {
 			return // nobody takes it
 		}
 		next := text(doc["next"])

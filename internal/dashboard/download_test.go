@@ -2,11 +2,18 @@ package dashboard_test
 
 import (
 	"encoding/csv"
+	"errors"
+	"fmt"
+	"html"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/consumer"
 )
 
 // The tables of things that others belong to are files, too: all of them, and only those.
@@ -18,6 +25,20 @@ func TestNodesResultsRulesWorkersAndJobsAreFiles(t *testing.T) {
 	w.call(http.MethodPost, "/streams/s/g%2F1/nodes", map[string]any{"nodes": []any{node("p", "report"), node("q", "crawl")}})
 	w.call(http.MethodPost, "/periodics", map[string]any{"name": "nightly", "cron": "@yearly", "type": "report", "tenant": "acme"})
 	w.call(http.MethodPost, "/bulk", map[string]any{"action": "cancel", "filter": map[string]any{"type": "none"}})
+	w.serves("sell", func(map[string]string) error { return consumer.Fatal(errors.New("no till")) })
+	w.call(http.MethodPost, "/tasks", map[string]any{"type": "sell", "key": "a"})
+	first := fmt.Sprintf("%.0f", w.await("/tasks/-/sell/a", hasStatus("Failure"))["generation"])
+	w.call(http.MethodPost, "/tasks/-/sell/a/retry", nil)
+	w.call(http.MethodPost, "/flows", map[string]any{"key": "asks", "nodes": []any{map[string]any{"id": "boss", "ask": "May we?"}}})
+	w.awaitNode("/flows/-/asks", "boss", "PENDING")
+	for i, rule := range []string{"late", "soon"} {
+		_, err := w.db.Collection("periodic_runs").InsertOne(t.Context(), bson.D{{Key: "_id", Value: rule + "@1"}, {Key: "rule_id", Value: rule}, {Key: "rule_name", Value: rule}, {Key: "status", Value: "SUCCESS"}, {Key: "nominal", Value: time.Now()}, {Key: "late_ms", Value: int64(90_000 - 80_000*i)}, {Key: "rev", Value: int64(1)}, {Key: "at", Value: time.Now()}})
+		require.NoError(t, err)
+	}
+	s := w.elsewhere()
+	s.Measure.Types.Of("sell").Ended.Of("fatal").Add(3)
+	s.Clock.Skip(-30 * time.Minute)
+	require.True(t, s.Series.Record(t.Context(), true))
 	w.awaitNode("/flows/-/a%2Fb", "y", "SUCCESS")
 	w.awaitNode("/streams/s/g%2F1", "q", "RUNNING")
 	for page, want := range map[string]struct {
@@ -25,24 +46,30 @@ func TestNodesResultsRulesWorkersAndJobsAreFiles(t *testing.T) {
 		column string
 		values []string // at the beginning
 	}{
-		"/flows/-/a%2Fb":           {"/download/nodes.csv?of=-%2Fa%2Fb", "node", []string{"x", "y"}},
-		"/streams/s/g%2F1":         {"/download/chain.csv?of=s%2Fg%2F1", "node", []string{"p", "q"}},
-		"/plans/-/figures":         {"/download/results.csv?of=-%2Ffigures", "step", []string{"1", "2", "3"}},
-		"/periodics?tenant=acme":   {"/download/rules.csv?tenant=acme", "name", []string{"nightly"}},
-		"/workers?state=alive":     {"/download/workers.csv?state=alive", "id", []string{"clerk"}},
-		"/bulk":                    {"/download/jobs.csv", "action", []string{"cancel"}},
-		"/flows/-/a%2Fb?status=OK": {"", "", nil},
+		"/flows/-/a%2Fb":                      {"/download/nodes.csv?of=-%2Fa%2Fb", "node", []string{"x", "y"}},
+		"/streams/s/g%2F1":                    {"/download/chain.csv?of=s%2Fg%2F1", "node", []string{"p", "q"}},
+		"/plans/-/figures":                    {"/download/results.csv?of=-%2Ffigures", "step", []string{"1", "2", "3"}},
+		"/periodics?tenant=acme":              {"/download/rules.csv?tenant=acme", "name", []string{"nightly"}},
+		"/workers?state=alive":                {"/download/workers.csv?state=alive", "id", []string{"clerk"}},
+		"/bulk":                               {"/download/jobs.csv", "action", []string{"cancel"}},
+		"/flows/-/a%2Fb?status=SUCCESS":       {"/download/nodes.csv?of=-%2Fa%2Fb&status=SUCCESS", "node", []string{"x", "y"}},
+		"/streams/s/g%2F1?status=RUNNING":     {"/download/chain.csv?of=s%2Fg%2F1&status=RUNNING", "node", []string{"q"}},
+		"/plans/-/figures?sort=at":            {"/download/results.csv?of=-%2Ffigures&sort=at", "step", []string{"1", "2", "3"}},
+		"/workers?q=CLERK":                    {"/download/workers.csv?q=CLERK", "id", []string{"clerk"}},
+		"/workers/worker-1":                   {"/download/held.csv?of=worker-1", "type", []string{"crawl"}},
+		"/types?q=REPORT&sort=-due":           {"/download/types.csv?q=REPORT&sort=-due", "type", []string{"report"}},
+		"/tasks/-/sell/a?generation=" + first: {"/download/executions.csv?generation=" + first + "&of=-%2Fsell%2Fa", "fail_reason", []string{"no till"}},
+		"/tasks/-/sell/a":                     {"/download/lives.csv?of=-%2Fsell%2Fa", "generation", []string{}},
+		"/types/sell?window=day":              {"/download/series.csv?of=sell&window=day", "failed", []string{"3"}},
+		"/waiting":                            {"/download/waiting.csv", "node", []string{"boss"}},
+		"/runs?late=yes":                      {"/download/runs.csv?late=yes", "rule", []string{"late"}},
 	} {
 		_, text := w.page(page)
-		require.Equal(t, want.path != "", strings.Contains(text, "/ui/download/"), page)
-		if want.path == "" {
-			continue
-		}
 		link := want.path
 		if !strings.Contains(link, "?") {
 			link += "?"
 		}
-		require.Contains(t, text, `href="/ui`+link+`"`, page)
+		require.Contains(t, text, `href="/ui`+html.EscapeString(link)+`"`, page)
 		status, file := w.page(want.path)
 		require.Equal(t, http.StatusOK, status, file)
 		rows, err := csv.NewReader(strings.NewReader(file)).ReadAll()

@@ -103,7 +103,7 @@ func (v *visit) flow() error {
 	if gantt {
 		all = byStart(all)
 	}
-	shown, next := pageOf(v, ofStatus(all, v.r.URL.Query().Get("status")), nodeName)
+	shown, next := pageOf(v, tables["nodes"].kept(v.r.URL.Query(), all), nodeName)
 	v.render("flow", page{Title: g.name, Nav: "Flows", Live: g.live, Poll: pollTasks, Data: document{
 		"flow": doc, "path": path, "gantt": gantt, "progress": progressOf(counts), "counts": counts, "statuses": nodeStatuses, "total": len(all),
 		"nodes": shown, "next": next, "asking": first(asking(all), mostAsking), "over": text(doc["status"]) == finished,
@@ -162,11 +162,10 @@ func countsOf(nodes []any) document {
 	return out
 }
 
-func ofStatus(nodes []any, status string) []any {
-	if status == "" {
-		return nodes
-	}
-	return slices.DeleteFunc(slices.Clone(nodes), func(n any) bool { return text(object(n)["status"]) != status })
+// keepsNode reports whether a list of nodes of one status shows a node.
+func keepsNode(q url.Values, node document) bool {
+	status := q.Get("status")
+	return status == "" || text(node["status"]) == status
 }
 
 // nodeName is the id of a node within its flow.

@@ -41,14 +41,7 @@ func (d *Dashboard) funcs() template.FuncMap {
 		"wall":       wall,
 		"short":      short,
 		"isLate":     func(ms any) bool { return integer(ms) >= lateRun },
-		// unless is the name of a download; empty if the page has a filter that the API lacks.
-		"unless": func(filtered, list string) string {
-			if filtered != "" {
-				return ""
-			}
-			return list
-		},
-		"add": func(a, b int) int { return a + b },
+		"add":        func(a, b int) int { return a + b },
 	}
 }
 

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -46,7 +47,7 @@ func (v *visit) plan() error {
 	if err != nil {
 		return err
 	}
-	results, err := v.get(path+"/results", url.Values{"sort": {"-at"}, "limit": {strconv.Itoa(perPage)}, "page_token": v.r.URL.Query()["page_token"]})
+	results, err := v.get(path+"/results", url.Values{"sort": {cmp.Or(v.r.URL.Query().Get("sort"), "-at")}, "limit": {strconv.Itoa(perPage)}, "page_token": v.r.URL.Query()["page_token"]})
 	if err != nil {
 		return err
 	}

@@ -33,15 +33,20 @@ func runsQuery(q url.Values) url.Values {
 	return out
 }
 
+// keepsRun reports whether a page that shows late runs only shows a run.
+func keepsRun(q url.Values, run document) bool {
+	return q.Get("late") == "" || integer(run["late_ms"]) >= lateRun
+}
+
 func (v *visit) runs() error {
 	q := v.ofTenant(runsQuery(v.r.URL.Query()))
 	doc, err := v.get("/runs", v.asked(tables["runs"], q, perPage))
 	if err != nil {
 		return err
 	}
-	runs, late := list(doc["runs"]), v.r.URL.Query().Get("late") != ""
+	runs, late := tables["runs"].kept(v.r.URL.Query(), list(doc["runs"])), v.r.URL.Query().Get("late") != ""
 	if late {
-		runs = slices.DeleteFunc(runs, func(r any) bool { return integer(object(r)["late_ms"]) < lateRun })
+		q.Set("late", "yes")
 	}
 	v.render("runs", page{Title: "Runs", Nav: "Periodic", Live: runsOf(q.Get("tenant")), Data: document{
 		"runs": runs, "next": doc["next"], "unreadable": list(doc["unreadable"]), "late": late, "all": !late && len(q) == 0, "choices": statusChoices, "ledger": q,

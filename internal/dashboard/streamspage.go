@@ -75,7 +75,7 @@ func (v *visit) stream() error {
 		return v.node(&graphOf{path: path, name: name, nav: "Flows", live: liveStreams, chain: true}, all, node)
 	}
 	counts := countsOf(all)
-	shown, next := pageOf(v, ofStatus(all, v.r.URL.Query().Get("status")), nodeName)
+	shown, next := pageOf(v, tables["chain"].kept(v.r.URL.Query(), all), nodeName)
 	v.render("stream", page{Title: name, Nav: "Flows", Live: liveStreams, Poll: pollTasks, Data: document{
 		"stream": doc, "state": streamState(doc), "speed": speedOf(doc), "path": path, "counts": counts, "statuses": nodeStatuses, "total": len(all), "nodes": shown, "next": next,
 	}})

@@ -83,6 +83,13 @@ func (v *visit) task() error {
 	return nil
 }
 
+// executions are those of the life of a task that the query names; without a generation, of the newest.
+func (v *visit) executions() ([]any, error) {
+	q := v.r.URL.Query()
+	task, err := v.get("/tasks"+idPath(q.Get("of"), 3), pick(q, "generation"))
+	return list(task["worker_states"]), err
+}
+
 // deliveryOf is the task that delivers the callback of a life, with its attempts; nil = there is none.
 func (v *visit) deliveryOf(task document) (document, error) {
 	status, generation := model.Status(text(task["status"])), task["generation"]

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"net/url"
 	"slices"
@@ -39,37 +40,72 @@ func (l *typeLine) State() string {
 	}
 }
 
-func (v *visit) types() error {
+// typesAsked are all types that the query of the page selects, in its order, with how many there are, and the pauses.
+func (v *visit) typesAsked() (lines []*typeLine, all int, pauses document, err error) {
 	stats, err := v.get("/stats", url.Values{"window_ms": {windows[0].MS}})
 	if err != nil {
-		return err
+		return nil, 0, nil, err
 	}
-	pauses, err := v.get("/pauses", nil)
-	if err != nil {
-		return err
+	if pauses, err = v.get("/pauses", nil); err != nil {
+		return nil, 0, nil, err
 	}
 	stored, err := v.every("/types", "types", url.Values{})
 	if err != nil {
-		return err
+		return nil, 0, nil, err
 	}
 	workers, err := v.every("/workers", "workers", url.Values{"state": {"alive"}})
 	if err != nil {
-		return err
+		return nil, 0, nil, err
 	}
 	series, err := v.get("/series/types", url.Values{"window": {windows[0].Name}})
 	if err != nil {
-		return err
+		return nil, 0, nil, err
 	}
-	lines := typeLinesOf(typeRowsOf(stats, pauses), stored, workers)
+	lines = typeLinesOf(typeRowsOf(stats, pauses), stored, workers)
 	sparks := sparksOf(series)
 	for _, l := range lines {
 		l.Spark = sparks[l.Type]
 	}
 	q := v.r.URL.Query()
-	all, wanted, state := len(lines), strings.ToLower(strings.TrimSpace(q.Get("q"))), q.Get("state")
+	all = len(lines)
+	wanted, state := strings.ToLower(strings.TrimSpace(q.Get("q"))), q.Get("state")
 	lines = slices.DeleteFunc(lines, func(l *typeLine) bool {
 		return state != "" && l.State() != state || !strings.Contains(strings.ToLower(l.Type+" "+text(l.Settings["name"])+" "+text(l.Settings["category"])), wanted)
 	})
+	sorted(q, lines, typeOrders)
+	return lines, all, pauses, nil
+}
+
+// typeOrders are the orders of the list of types beside that by name.
+var typeOrders = map[string]func(a, b *typeLine) int{
+	"-due":     func(a, b *typeLine) int { return cmp.Compare(b.Due, a.Due) },
+	"-running": func(a, b *typeLine) int { return cmp.Compare(b.Running, a.Running) },
+	"-failed":  func(a, b *typeLine) int { return cmp.Compare(b.Failed, a.Failed) },
+	"oldest": func(a, b *typeLine) int { // none comes last
+		return strings.Compare(cmp.Or(a.OldestDue, "~"), cmp.Or(b.OldestDue, "~"))
+	},
+}
+
+// typeFile are the types as a file has them.
+func (v *visit) typeFile() (rows []any, err error) {
+	lines, _, _, err := v.typesAsked()
+	for _, l := range lines {
+		row := document{
+			"type": l.Type, "state": l.State(), "workers": asNumber(int64(l.Workers)), "running": asNumber(l.Running), "due": asNumber(l.Due), "oldest_due_at": l.OldestDue, "later": asNumber(l.Delayed), "ended_1h": asNumber(l.Ended), "failed_1h": asNumber(l.Failed),
+		}
+		maps.Copy(row, l.Settings)
+		rows = append(rows, row)
+	}
+	return rows, err
+}
+
+func asNumber(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
+
+func (v *visit) types() error {
+	lines, all, pauses, err := v.typesAsked()
+	if err != nil {
+		return err
+	}
 	lines, next := pageOf(v, lines, func(l *typeLine) string { return l.Type })
 	v.render("types", page{Title: "Types", Nav: "Types", Poll: 5, Data: document{"lines": lines, "all": all, "next": next, "states": typeStates, "pausedAll": pauseOfAll(pauses)}})
 	return nil

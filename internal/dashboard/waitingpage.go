@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 )
@@ -38,22 +39,53 @@ func (v *visit) waiting() error {
 	if err != nil {
 		return err
 	}
-	streams := []any{}
-	if v.who.Tenants == nil && q.Get("tenant") == "" { // streams belong to no tenant
-		doc, err := v.get("/streams", url.Values{"limit": {"100"}})
-		if err != nil {
-			return err
-		}
-		for _, s := range list(doc["streams"]) {
-			if text(object(s)["node_status"]) == "PENDING" {
-				streams = append(streams, s)
-			}
-		}
+	streams, err := v.waitingStreams(q)
+	if err != nil {
+		return err
 	}
+	asked.Del("limit")
 	v.render("waiting", page{Title: "Waiting for people", Nav: "Waiting", Poll: 5, Data: document{
-		"tasks": list(tasks["tasks"]), "next": tasks["next"], "flows": flows, "more": more, "streams": streams,
+		"tasks": list(tasks["tasks"]), "next": tasks["next"], "flows": flows, "more": more, "streams": streams, "pending": asked,
 	}})
 	return nil
+}
+
+// waitingStreams are the streams whose node waits for somebody. Streams belong to no tenant.
+func (v *visit) waitingStreams(q url.Values) (out []any, err error) {
+	if v.who.Tenants != nil || q.Get("tenant") != "" {
+		return nil, nil
+	}
+	doc, err := v.get("/streams", url.Values{"limit": {"100"}})
+	for _, s := range list(doc["streams"]) {
+		if text(object(s)["node_status"]) == pending {
+			out = append(out, s)
+		}
+	}
+	return out, err
+}
+
+// waitingFile are the nodes that the page shows, those of flows and of streams, as a file has them.
+func (v *visit) waitingFile() (rows []any, err error) {
+	q := pick(v.r.URL.Query(), "tenant")
+	streams, err := v.waitingStreams(q)
+	if err != nil {
+		return nil, err
+	}
+	flows, _, err := v.waitingFlows(q)
+	for _, f := range flows {
+		for _, n := range f.Nodes {
+			n := object(n)
+			rows = append(rows, document{"of": "flow", "id": f.ID, "node": n["node"], "since": n["since"], "reason": cmp.Or(text(object(n["ask"])["title"]), text(n["reason"])), "error_info": n["error_info"]})
+		}
+		if f.Large {
+			rows = append(rows, document{"of": "flow", "id": f.ID, "since": f.Doc["updated_at"], "reason": f.Doc["reason"]})
+		}
+	}
+	for _, s := range streams {
+		s := object(s)
+		rows = append(rows, document{"of": "stream", "id": s["stream"], "node": s["node"], "since": s["since"], "reason": s["reason"]})
+	}
+	return rows, err
 }
 
 // waitingFlows are the flows that wait for somebody, those that changed last first.

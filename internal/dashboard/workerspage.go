@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,6 +23,43 @@ type workerLine struct {
 	Held []any // open executions
 }
 
+// keepsWorker reports whether a list shows a worker: by a text in its id, host or version, and by a type that it serves.
+func keepsWorker(q url.Values, w document) bool {
+	wanted, typ := strings.ToLower(strings.TrimSpace(q.Get("q"))), q.Get("type")
+	return strings.Contains(strings.ToLower(text(w["id"])+" "+text(w["host"])+" "+text(w["version"])), wanted) && (typ == "" || slices.Contains(texts(w["types"]), typ))
+}
+
+// workerOrders are the orders of the list of workers beside that by id.
+var workerOrders = map[string]func(a, b workerLine) int{
+	"-running": func(a, b workerLine) int { return cmp.Compare(integer(b.Doc["running"]), integer(a.Doc["running"])) },
+	"heartbeat": func(a, b workerLine) int {
+		return strings.Compare(text(a.Doc["heartbeat_at"]), text(b.Doc["heartbeat_at"]))
+	},
+	"-started": func(a, b workerLine) int {
+		return strings.Compare(text(b.Doc["started_at"]), text(a.Doc["started_at"]))
+	},
+	"version": func(a, b workerLine) int { return strings.Compare(text(a.Doc["version"]), text(b.Doc["version"])) },
+}
+
+// heldBy are the executions that the worker of the query holds.
+func (v *visit) heldBy() ([]any, error) {
+	id := v.r.URL.Query().Get("of")
+	worker, err := v.get("/workers"+pathOf(id), nil)
+	if err != nil && problemOf(err).Status != http.StatusNotFound { // one that pulls has no document
+		return nil, err
+	}
+	held, err := v.held(id, worker)
+	return list(held["executions"]), err
+}
+
+func (v *visit) held(id string, worker document) (document, error) {
+	of := url.Values{"worker": {id}, "limit": {strconv.Itoa(mostHeld)}}
+	if types := texts(worker["types"]); len(types) <= mostTypesAsked {
+		of["type"] = types
+	}
+	return v.get("/executions", of)
+}
+
 func (v *visit) workers() error {
 	q := v.r.URL.Query()
 	all, err := v.every("/workers", "workers", url.Values{})
@@ -29,19 +67,17 @@ func (v *visit) workers() error {
 		return err
 	}
 	alive, slots, running := 0, int64(0), int64(0)
-	wanted, typ, state := strings.ToLower(strings.TrimSpace(q.Get("q"))), q.Get("type"), q.Get("state")
 	var lines []workerLine
 	for _, w := range all {
 		w := object(w)
 		if w["alive"] == true {
 			alive, slots, running = alive+1, slots+integer(w["concurrency"]), running+integer(w["running"])
 		}
-		matches := strings.Contains(strings.ToLower(text(w["id"])+" "+text(w["host"])+" "+text(w["version"])), wanted) &&
-			(typ == "" || slices.Contains(texts(w["types"]), typ)) && (state == "" || (state == "alive") == (w["alive"] == true))
-		if matches {
+		if state := q.Get("state"); keepsWorker(q, w) && (state == "" || (state == "alive") == (w["alive"] == true)) {
 			lines = append(lines, workerLine{Doc: w})
 		}
 	}
+	sorted(q, lines, workerOrders)
 	lines, next := pageOf(v, lines, func(l workerLine) string { return text(l.Doc["id"]) })
 	ids := make([]string, len(lines))
 	for i, l := range lines {
@@ -82,11 +118,7 @@ func (v *visit) worker() error {
 	if err != nil && problemOf(err).Status != http.StatusNotFound { // one that pulls has no document
 		return err
 	}
-	of := url.Values{"worker": {id}, "limit": {strconv.Itoa(mostHeld)}}
-	if types := texts(worker["types"]); len(types) <= mostTypesAsked {
-		of["type"] = types
-	}
-	held, err := v.get("/executions", of)
+	held, err := v.held(id, worker)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ document.getElementById("minted-copy")?.addEventListener("click", () => {
 const eventTable = document.getElementById("events");
 if (eventTable) {
   const most = 500, body = eventTable.tBodies[0], state = document.getElementById("events-state"), button = document.getElementById("events-pause");
-  let paused = false, kept = [], asked = false;
+  let paused = false, kept = [], asked = false, shown = []; // kept wait to be shown; shown begins with the newest
   const linkTo = (path, text) => { const a = document.createElement("a"); a.href = base + path; a.textContent = text; a.className = "id"; return a; };
   const escaped = (id, n) => { const parts = id.split("/"); return [...parts.slice(0, n - 1), parts.slice(n - 1).join("/")].map(encodeURIComponent).join("/"); };
   function rowOf(name, doc) {
@@ -35,7 +35,8 @@ if (eventTable) {
   }
   function show() {
     document.getElementById("events-none").hidden = true;
-    body.prepend(...kept.reverse().map(([name, doc]) => rowOf(name, doc)));
+    shown = [...kept.reverse(), ...shown].slice(0, most);
+    body.prepend(...kept.map(([name, doc]) => rowOf(name, doc)));
     kept = [];
     while (body.rows.length > most) body.lastElementChild.remove();
     showTimes(body);
@@ -61,5 +62,18 @@ if (eventTable) {
     if (!paused && kept.length) show();
     tell();
   });
-  document.getElementById("events-clear").addEventListener("click", () => { body.replaceChildren(); kept = []; tell(); });
+  document.getElementById("events-clear").addEventListener("click", () => { body.replaceChildren(); kept = []; shown = []; tell(); });
+  // A file of the events that are shown: in CSV as the table has them, with their exact times.
+  const cell = (text) => '"' + (/^[=+\-@;\t\r\n]/.test(text) ? "'" + text : text).replaceAll('"', '""') + '"';
+  const files = {
+    csv: () => [["At", "Event", "Of", "Status", "What"], ...[...body.rows].map((r) => [...r.cells].map((c) => $("time", c)?.dateTime ?? c.textContent))].map((r) => r.map(cell).join(",") + "\r\n"),
+    jsonl: () => shown.map(([event, doc]) => JSON.stringify({ event, ...(typeof doc === "string" ? { id: doc } : doc) }) + "\n"),
+  };
+  for (const button of $$("[data-events-file]")) button.addEventListener("click", () => {
+    const a = document.createElement("a"), format = button.dataset.eventsFile;
+    a.href = URL.createObjectURL(new Blob(files[format](), { type: format === "csv" ? "text/csv" : "application/jsonl" }));
+    a.download = "events." + format;
+    a.click();
+    URL.revokeObjectURL(a.href);
+  });
 }

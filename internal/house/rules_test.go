@@ -92,7 +92,7 @@ var mayImport = map[string][]string{
 	"cmd/mscheduler":     {"internal/cli"},
 	"internal/rest":      {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/audit", "internal/builtin", "internal/bulk", "internal/census", "internal/command", "internal/doctor", "internal/facts", "internal/failure", "internal/follow", "internal/form", "internal/probe", "internal/rulechange", "internal/secret", "internal/stats", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
 	"internal/dashboard": {"core", "internal/calendar", "internal/form", "internal/probe"},
-	"server":             {"internal/access", "internal/dashboard", "internal/rest"},
+	"server":             {"internal/access", "internal/dashboard", "internal/input", "internal/rest"},
 	"metrics":            {"core", "internal/census", "internal/store"},
 
 	// Tests.

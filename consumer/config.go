@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/presence"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -119,7 +120,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Concurrency = cmp.Or(c.Concurrency, 100)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 30*time.Second)
 	c.DecodeGrace = cmp.Or(c.DecodeGrace, time.Hour)
-	c.PollInterval = cmp.Or(c.PollInterval, 30*time.Second)
+	c.PollInterval = cmp.Or(c.PollInterval, presence.PollWatching)
 	c.Clock = cmp.Or[model.Clock](c.Clock, clock.System())
 	return c, errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/control"
+	"github.com/mscheduler/mscheduler/internal/presence"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -212,16 +213,15 @@ func (c *Consumer) pollControl(ctx context.Context) error {
 }
 
 // restControl is how often a worker that has nothing to do reads the control document.
-const restControl = 30 * time.Second
+const restControl = presence.PollWatching
 
 // pollDelay is the pause between polls. Who watches a stream polls rarely. The others
-// share the load: the fleet polls about twenty times a second, however large it is. So
-// do those that wait for a type to be resumed: the event that tells of it may come while
+// share the load, see [presence.PollPause]. So do those that wait for a type to be resumed: the event that tells of it may come while
 // the copy of the control document still says that it is paused.
 func (c *Consumer) pollDelay() time.Duration {
 	d := c.cfg.PollInterval
 	if !c.watch.Watching() || c.barredTypes() {
-		d = min(d, max(time.Second, time.Duration(c.presence.Fleet())*time.Second/20))
+		d = min(d, presence.PollPause(c.presence.Fleet()))
 	}
 	return d*3/4 + rand.N(d/2)
 }

@@ -1,7 +1,6 @@
 package fetchplan
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -9,111 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
-	"github.com/mscheduler/mscheduler/internal/scenario"
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Run with -v it prints what docs/performance.md quotes.
-func TestAFleetDoesNotFight(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
-	}
-	for _, c := range []struct {
-		workers, backlog, slots int
-		span                    time.Duration // over which the tasks became due
-		attempts, keys          float64       // at most, for each task
-		batch, inverted         float64       // at least, of the slots; at most
-	}{
-		{1, 20_000, 100, time.Minute, 1, 1.02, 1, 0},
-		{4, 20_000, 100, time.Minute, 1.2, 2, 0.85, 0.3},
-		{4, 100_000, 1000, time.Minute, 1.2, 2, 0.7, 0.4},
-		{4, 20_000, 100, 0, 1.4, 3, 0.9, 0.05},
-		{16, 20_000, 100, time.Minute, 1.3, 2, 0.6, 0.7},
-		{16, 20_000, 100, 20 * time.Millisecond, 1.3, 8, 0.6, 0.7},
-		{16, 20_000, 100, 0, 1.4, 8, 0.85, 0.1},
-		{16, 100_000, 1000, time.Minute, 1.35, 2, 0.6, 0.7},
-		{16, 2_000, 100, time.Minute, 2.1, 4, 0.4, 0.7}, // little more than one batch for each
-		{64, 40_000, 100, time.Minute, 1.5, 3, 0.5, 0.7},
-		{256, 40_000, 100, time.Minute, 2.1, 4, 0.3, 0.7},
-		{1024, 20_000, 100, time.Minute, 6, 8, 0, 0.7},
-	} {
-		t.Run(fmt.Sprintf("%d workers, %d tasks due within %v, batches of %d", c.workers, c.backlog, c.span, c.slots), func(t *testing.T) {
-			f := newFleet(c.workers, c.backlog, c.slots, c.span)
-			f.run(t)
-			attempts, keys := float64(f.attempted)/float64(c.backlog), float64(f.walked)/float64(c.backlog)
-			batch, inverted := float64(f.attempted)/float64(f.batches), scenario.Inversions(f.order)
-			t.Logf("%4d workers: %.2f claims attempted for each won, %.2f index keys for each, batches of %.0f, %.3f of the pairs inverted, %.2f finds a batch, %.0f s",
-				c.workers, attempts, keys, batch, inverted, float64(f.finds)/float64(f.batches), (f.now - time.Minute).Seconds())
-			require.Len(t, f.order, c.backlog)
-			require.LessOrEqual(t, attempts, c.attempts)
-			require.LessOrEqual(t, keys, c.keys)
-			require.GreaterOrEqual(t, batch, c.batch*float64(c.slots))
-			require.LessOrEqual(t, inverted, c.inverted)
-		})
-	}
-}
-
-// The same backlog, once by one worker and once by four: finds, claims, reads of batches with
-// lost claims, and ends.
-func TestACrowdOfFourCostsTheServerLittleMoreThanOneWorker(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
-	}
-	const backlog, batch = 300_000, 1000
-	cost := func(workers int) (commands, examined float64) {
-		f := newFleet(workers, backlog, batch, time.Minute)
-		f.run(t)
-		require.Len(t, f.order, backlog)
-		commands = float64(f.finds + f.batches + f.readBack + f.batches)
-		keys := f.walked + f.attempted + backlog // of the index due, then of _id for claims and ends
-		documents := f.attempted + f.attempted + backlog
-		return commands, float64(keys + documents)
-	}
-	commands, examined := cost(1)
-	more, moreExamined := cost(4)
-	t.Logf("%.3f times the commands, %.3f times the keys and documents", more/commands, moreExamined/examined)
-	require.LessOrEqual(t, more, 1.2*commands)
-	require.LessOrEqual(t, moreExamined, 1.2*examined)
-}
-
-// While a crowd works on a long backlog, tasks come that have an old start time, and tasks of a
-// greater priority. Both are found within seconds.
-func TestACrowdFindsStragglersAndGreaterPrioritiesWithinSeconds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
-	}
-	for _, workers := range []int{1, 4, 16, 64} {
-		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
-			f := newFleet(workers, 10_000*workers, 100, time.Hour)
-			var late, great []*simTask
-			for i := range 20 {
-				at := f.now + time.Second + time.Duration(i)*200*time.Millisecond
-				straggler := &simTask{id: -1 - i, Task: model.Task{Type: "t", Priority: 5, DueAt: simStart.Add(-24 * time.Hour)}}
-				urgent := &simTask{id: -100 - i, Task: model.Task{Type: "t", Priority: 9, DueAt: simStart.Add(at - time.Minute)}}
-				old := &simTask{id: -200 - i, Task: model.Task{Type: "t", Priority: 9, DueAt: simStart.Add(-24 * time.Hour)}}
-				late, great = append(late, straggler), append(great, urgent, old)
-				for _, task := range []*simTask{straggler, urgent, old} {
-					task.ID = fmt.Sprint(task.id)
-					f.live = append(f.live, newTask{at: at, t: task})
-				}
-			}
-			sent := map[*simTask]time.Duration{}
-			for _, n := range f.live {
-				sent[n.t] = n.at
-			}
-			f.run(t)
-			longest := func(tasks []*simTask) (d time.Duration) {
-				for _, task := range tasks {
-					d = max(d, task.wonAt-sent[task])
-				}
-				return d
-			}
-			t.Logf("%2d workers: stragglers within %v, greater priorities within %v", workers, longest(late), longest(great))
-			require.LessOrEqual(t, longest(late), 5*time.Second)
-			require.LessOrEqual(t, longest(great), 5*time.Second)
-		})
-	}
-}
+// simStart is some time of the database.
+var simStart = time.UnixMilli(1_700_000_000_000).UTC()
 
 // foundAll is a full batch of tasks whose start times lie a second apart.
 func foundAll(n int, from time.Time) (found []*model.Task) {

@@ -84,10 +84,11 @@ var mayImport = map[string][]string{
 	"internal/doctor":       {"core", "internal/flowplan", "internal/human", "internal/stepplan", "internal/store"},
 	"internal/facts":        {"core", "internal/explain", "internal/store"},
 	"internal/demo":         {"core", "internal/store", "internal/fleet", "internal/human", "internal/scratch"},
+	"internal/scalemodel":   {"core", "internal/store", "internal/claim", "internal/control", "internal/fetchplan", "internal/lapse", "internal/lease", "internal/presence", "internal/stream", "internal/upkeep"},
 	"internal/bench":        {"core", "internal/workerevent", "producer", "admin", "consumer", "flow", "periodic", "plan", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep", "server"},
 	"internal/cli": {
 		"core", "internal/access", "internal/audit", "internal/rulespec", "internal/tickplan", "internal/flowspec", "internal/flowplan", "internal/flowdraw", "internal/stepplan", "producer", "admin", "consumer", "periodic", "flow", "plan", "migrate", "internal/store", "internal/clock",
-		"internal/bench", "internal/builtin", "internal/bulk", "internal/calendar", "internal/census", "internal/demo", "internal/doctor", "internal/embedded", "internal/facts", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/probe", "internal/rulechange", "internal/secret", "internal/stats", "internal/taskchange", "internal/upkeep", "internal/view", "metrics", "server",
+		"internal/bench", "internal/builtin", "internal/bulk", "internal/calendar", "internal/census", "internal/demo", "internal/doctor", "internal/embedded", "internal/facts", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/probe", "internal/rulechange", "internal/scalemodel", "internal/secret", "internal/stats", "internal/taskchange", "internal/upkeep", "internal/view", "metrics", "server",
 	},
 	"cmd/mscheduler":     {"internal/cli"},
 	"internal/rest":      {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/audit", "internal/builtin", "internal/bulk", "internal/census", "internal/command", "internal/doctor", "internal/facts", "internal/failure", "internal/follow", "internal/form", "internal/probe", "internal/rulechange", "internal/secret", "internal/stats", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},

@@ -55,6 +55,12 @@ const scansPerSecond = 4
 // would have to observe for a ping interval before it takes a task over.
 const longestScanPause = 8 * time.Second
 
+// ScanPause is the mean pause between the scans of one worker of a fleet of so many while
+// something is executing.
+func ScanPause(fleet int) time.Duration { return min(share(fleet), longestScanPause) }
+
+func share(fleet int) time.Duration { return time.Duration(fleet) * time.Second / scansPerSecond }
+
 // New returns a Watch that knows of no execution.
 func New(cfg Config) *Watch {
 	return &Watch{cfg: cfg, hint: make(chan struct{}, 1), pace: clock.NewPacer(cfg.Clock, 0, cfg.Pause)}
@@ -200,8 +206,8 @@ func (w *Watch) observe(ctx context.Context, left claim.LeftAlone) error {
 
 // scanPause is this worker's share of the fleet's scans while something is executing.
 func (w *Watch) scanPause() time.Duration {
-	share := time.Duration(w.cfg.Fleet()) * time.Second / scansPerSecond
-	return min(share*3/4+rand.N(share/2+1), w.cfg.Poll, longestScanPause)
+	pause := share(w.cfg.Fleet())
+	return min(pause*3/4+rand.N(pause/2+1), w.cfg.Poll, longestScanPause)
 }
 
 // CheckPrimary asks who the primary is: another one than before means that the workers

@@ -47,8 +47,11 @@ type Keeper[X Holder] struct {
 }
 
 const (
-	longestPause  = time.Second
+	// LongestPause is the time between two looks at which pings are due, at most.
+	LongestPause  = time.Second
 	shortestPause = 20 * time.Millisecond
+	// Early is the share of a ping interval by which pings may be early, so that they gather.
+	Early = 4
 	// confirmTime is how long the database has to confirm leases that have ended by the wall clock
 	// alone.
 	confirmTime = time.Second
@@ -90,13 +93,13 @@ func (k *Keeper[X]) PingLoop(ctx context.Context) {
 func (k *Keeper[X]) PingDue(ctx context.Context) time.Duration {
 	var batch []X
 	answered := true
-	next := longestPause
+	next := LongestPause
 	for _, x := range k.cfg.Held() {
 		if !x.Pingable() || x.Lease().Bounded() {
 			continue
 		}
 		due, interval := x.Lease().pingDue(k.cfg.Clock), x.Lease().Interval()
-		if due <= interval/4 {
+		if due <= interval/Early {
 			batch = append(batch, x)
 			due = interval / 8 // of a next try, if this one is not answered
 		}
@@ -200,7 +203,7 @@ func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
 // told to stop before the lease ends and somebody else may begin.
 func (k *Keeper[X]) GuardLoop(ctx context.Context) {
 	for ctx.Err() == nil {
-		next := longestPause
+		next := LongestPause
 		var doubtful []X
 		for _, x := range k.cfg.Held() {
 			if !x.Unreturned() {

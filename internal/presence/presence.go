@@ -48,10 +48,20 @@ type Presence struct {
 // How often a worker that has nothing to do counts the others: by their number go its
 // polls, while it does not watch.
 const (
-	countPolling = 2 * time.Minute
+	// CountPolling is the pause of one that polls.
+	CountPolling = 2 * time.Minute
 	// CountWatching is the pause of one that watches.
 	CountWatching = 10 * time.Minute
 )
+
+// PollWatching is the default pause between the polls of a worker that watches a change stream.
+const PollWatching = 30 * time.Second
+
+// PollPause is the mean pause between the polls of a worker that does not watch: a fleet of
+// so many polls about twenty times a second, however large it is.
+func PollPause(fleet int) time.Duration {
+	return max(time.Second, time.Duration(fleet)*time.Second/20)
+}
 
 // New returns the Presence of a worker that nobody knows yet.
 func New(cfg Config) *Presence { return &Presence{cfg: cfg} }
@@ -106,7 +116,7 @@ func (p *Presence) Beat(ctx context.Context) error {
 // count counts the live workers: with every heartbeat while there is something to do, else
 // rarely.
 func (p *Presence) count(ctx context.Context, worker store.Worker) error {
-	now, every := p.cfg.Clock.Monotonic(), countPolling
+	now, every := p.cfg.Clock.Monotonic(), CountPolling
 	if p.cfg.Watching() {
 		every = CountWatching
 	}

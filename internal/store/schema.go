@@ -126,6 +126,30 @@ var indexes = []indexSpec{
 	{coll: "signals", name: "at", keys: fields("at"), ttl: 10 * time.Minute},
 }
 
+// IndexDef describes one index of the schema.
+type IndexDef struct {
+	Name string
+	Keys bson.D
+	// Holds reports whether a document is part of the index.
+	Holds func(doc bson.Raw) bool
+}
+
+// Indexes describes the indexes of a collection, without prefix, that of _id first.
+func Indexes(collection string) []IndexDef {
+	all := []IndexDef{{Name: "_id", Keys: fields("_id"), Holds: func(bson.Raw) bool { return true }}}
+	for _, ix := range indexes {
+		if ix.coll != collection {
+			continue
+		}
+		all = append(all, IndexDef{ix.name, ix.keys, func(doc bson.Raw) bool {
+			_, err := doc.LookupErr(ix.only)
+			status, _ := doc.Lookup("status").StringValueOK()
+			return (ix.only == "" || err == nil) && (ix.status == "" || status == string(ix.status))
+		}})
+	}
+	return all
+}
+
 type schemaDoc struct {
 	ID        string    `bson:"_id"`
 	Version   int       `bson:"version"`

@@ -54,8 +54,8 @@ type Watcher struct {
 }
 
 const (
-	// seatRetry is how often an idle worker without a seat asks for one.
-	seatRetry = 30 * time.Second
+	// SeatRetry is how often an idle worker without a seat asks for one.
+	SeatRetry = 30 * time.Second
 	// seatKeep is how long a stream is kept while others may want its seat, and
 	// longestWatch how long where nobody does.
 	seatKeep     = 10 * time.Minute
@@ -144,7 +144,7 @@ func (w *Watcher) watchOnce(ctx context.Context) error {
 		return err
 	}
 	if seat == nil {
-		clock.Pause(ctx, seatRetry*3/4+rand.N(seatRetry/2))
+		clock.Pause(ctx, SeatRetry*3/4+rand.N(SeatRetry/2))
 		return nil
 	}
 	passOn, err := w.watch(ctx, types, seat)
@@ -152,7 +152,7 @@ func (w *Watcher) watchOnce(ctx context.Context) error {
 	defer cancel()
 	_ = w.cfg.Store.Seats.Release(call, seat, w.cfg.Holder) // else it lapses
 	if passOn {
-		clock.Pause(ctx, seatRetry*5/4) // all who wait for a seat ask in this time
+		clock.Pause(ctx, SeatRetry*5/4) // all who wait for a seat ask in this time
 	}
 	return err
 }

@@ -28,34 +28,44 @@ demo: ## 2,000 tasks and a flow, three workers, two killed, one frozen: nothing 
 	$(GO) run ./cmd/mscheduler demo $(ARGS)
 
 .PHONY: check
-check: fmt-check vet lint test scenarios ## format, vet, lint, every test with -race, every engine
+check: fmt-check lint test scenarios ## format, lint, every test, with -race where goroutines meet, every engine
 
-# Many tests wait for leases and clocks, so the tests of more packages than there are
-# processors run at once. `make vet` has vetted them; without the symbols of debuggers they
-# are linked in half the time.
+# Many tests wait for leases and clocks, so the tests of more packages than there are processors run at
+# once. golangci-lint vets them. Without the symbols of debuggers they are linked in half the time. The
+# race detector would sleep for a second before the end of each process.
 TEST_FLAGS := -json -p 3 -vet=off -ldflags=-w -timeout $(TEST_TIMEOUT)
+export GORACE ?= atexit_sleep_ms=0
+
+# The race detector makes everything many times slower. It watches each package that starts goroutines or
+# takes locks, in its code or in its tests. Not with it run the rules, which are pure, and the programs, since
+# what they put together is watched where it is written. `make long` has the programs with it.
+PROGRAMS := ./cmd/mscheduler ./docs/tutorial ./internal/bench ./internal/cli ./internal/dashboard ./internal/house
+TESTED    = $(sort $(patsubst %/,%,$(dir $(shell find . -name '*_test.go' -not -path '*/testdata/*'))))
+RACED     = $(filter-out $(PROGRAMS),$(filter $(TESTED),$(sort $(patsubst %/,%,$(dir $(shell grep -rlE --include='*.go' '^[[:space:]]+go [A-Za-z.]+[()]|"sync"|"sync/atomic"' .))))))
+PLAIN     = $(filter-out $(RACED) ./internal/dashboard,$(TESTED))
 
 .PHONY: test
-test: ## every test with -race, on the embedded server and at MSCHEDULER_MONGODB_URI
-	@echo '$(GO) test -race -short $(PACKAGES)'
-	@MSCHEDULER_TEST_ENGINES=embedded,uri $(GO) test $(TEST_FLAGS) -race -short $(PACKAGES) | $(GO) run ./internal/house/report
+test: ## every test, with -race where goroutines meet, on the embedded server and at MSCHEDULER_MONGODB_URI
+	@echo '$(GO) test -race -short $(RACED); $(GO) test $(PLAIN)'
+	@export MSCHEDULER_TEST_ENGINES=embedded,uri; { $(GO) test $(TEST_FLAGS) -race -short $(RACED); \
+		$(if $(PLAIN),$(GO) test $(TEST_FLAGS) -parallel 8 $(PLAIN);) } | $(GO) run ./internal/house/report
 
-# The race detector makes everything many times slower, so `make test` has few engines, reduces
-# the scenarios whose size matters, and, by -short, tests that have one goroutine. Each of these calls
-# testing.Short() itself: by it `make scenarios` finds them, and repeats no other test of their
-# packages. Of the scenarios, and of the tests of the dashboard, which need a browser, it runs all.
-SHORT_FILES = $(shell grep -rl --include='*_test.go' 'testing\.Short()' .)
-WITHOUT_RACE = $(shell awk -F '[ \050]' '/^func / { name = $$2 } /^func Test/ && FILENAME ~ /integration|dashboard/ || /testing\.Short/ { print name }' \
-	$(SHORT_FILES) integration/*_test.go internal/dashboard/*_test.go | sort -u | paste -s -d '|')
+# By -short `make test` leaves out, or reduces, tests that take long with the race detector and whose size
+# matters more. Each of these calls testing.Short() itself: by it `make scenarios` finds them, and repeats no
+# other test of their packages. Of the scenarios, and of the tests of the dashboard, which need a browser, it runs all.
+SHORT_FILES = $(shell grep -rl --include='*_test.go' 'testing\.Short()' $(addsuffix /*_test.go,$(RACED)))
+WITHOUT_RACE = $(shell awk -F '[ \050]' '/^func / { name = $$2 } /^func Test/ && FILENAME ~ /^.\/integration\/[a-z_]*.go|dashboard/ || /testing\.Short/ { print name }' \
+	$(SHORT_FILES) ./integration/*_test.go ./internal/dashboard/*_test.go | sort -u | paste -s -d '|')
+FULL = $(sort ./integration ./internal/dashboard $(patsubst %/,%,$(dir $(SHORT_FILES))))
 
 .PHONY: scenarios
 scenarios: ## the other engines that are at hand, and what matters at full size, without -race
-	@echo 'MSCHEDULER_TEST_ENGINES=others $(GO) test ./integration $(sort $(dir $(SHORT_FILES)))'
-	@MSCHEDULER_TEST_ENGINES=others $(GO) test $(TEST_FLAGS) -run '^($(WITHOUT_RACE))$$' \
-		./integration $(sort $(dir $(SHORT_FILES))) | $(GO) run ./internal/house/report
+	@echo 'MSCHEDULER_TEST_ENGINES=others $(GO) test $(FULL)'
+	@MSCHEDULER_TEST_ENGINES=others $(GO) test $(TEST_FLAGS) -run '^($(WITHOUT_RACE))$$' $(FULL) | $(GO) run ./internal/house/report
 
 .PHONY: long
-long: ## make scenarios, with processes that are killed and frozen on every engine and at full size
+long: ## make check's tests without its limits: programs with -race, full size, killed and frozen processes on every engine
+	@MSCHEDULER_TEST_LONG=1 $(MAKE) --no-print-directory test RACED='$(RACED) $(PROGRAMS)' PLAIN= TEST_TIMEOUT=40m
 	@MSCHEDULER_TEST_LONG=1 $(MAKE) --no-print-directory scenarios TEST_TIMEOUT=40m
 
 .PHONY: build
@@ -69,10 +79,6 @@ fmt: $(GOLANGCI) ## format the code
 .PHONY: fmt-check
 fmt-check: $(GOLANGCI)
 	@$(GOLANGCI) fmt --diff || { echo 'the code is not formatted: run make fmt' >&2; exit 1; }
-
-.PHONY: vet
-vet:
-	$(GO) vet $(PACKAGES)
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint with .golangci.yml

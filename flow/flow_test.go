@@ -409,6 +409,9 @@ func TestSecretsOfCallbacksAreStoredSealedAlone(t *testing.T) {
 
 // The document of the flow never has the arguments, of which there are 20 MB.
 func TestALargeOutputMayGoToManyNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	a := node("a")

@@ -211,6 +211,9 @@ func TestAWatchOfAStreamTellsOfEachNodeUntilItIsClosed(t *testing.T) {
 
 // The stream is read once a second, and more nodes run in that time than it shows at once.
 func TestAWatchWithoutASeatTellsHowEachNodeOfAStreamEnded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	w := newWorld(t)
 	for range 2 { // they hold the seats
 		w.appends("orders", "idle", node("n0"))

@@ -104,11 +104,8 @@ func TestAnEndThatTheServerRefusesKeepsNoOtherBack(t *testing.T) {
 	t.Parallel()
 	for name, code := range map[string]int32{"since 7.0": 10334, "4.4 to 6.0": 17419, "one of a later release": 999_999} {
 		t.Run(name, func(t *testing.T) {
-			if raceDetector && code != 10334 {
-				t.Skip("what is done with documents of 16 MB is tried once with the race detector")
-			}
 			t.Parallel()
-			onEnginesAlone(t, inDepth(virtually(func(t *testing.T, e Engine) {
+			onEnginesAlone(t, withoutRace(inDepth(virtually(func(t *testing.T, e Engine) {
 				a := newArena(t, e.another(t))        // documents of 16 MB push much out of the log of events
 				large := a.tight("large", "w", 2000)  // room for the reason why its result is not there
 				full := a.tight("full", "w", 20)      // no room for any end
@@ -148,7 +145,7 @@ func TestAnEndThatTheServerRefusesKeepsNoOtherBack(t *testing.T) {
 				}
 				_, err := a.db.Collection("tasks").DeleteMany(t.Context(), bson.D{{Key: "padding", Value: bson.D{{Key: "$exists", Value: true}}}})
 				require.NoError(t, err)
-			})))
+			}))))
 		})
 	}
 }

@@ -138,12 +138,28 @@ const longVariable = "MSCHEDULER_TEST_LONG"
 
 // inDepth is a scenario that takes long, and tries what our code does more than what an engine does: processes are
 // killed and frozen over and over, or a minute must pass. How an engine carries out each of their writes the
-// other scenarios try. So every run has it on the embedded server, with the race detector. On the other engines, and
-// at full size, only `make long` has it.
+// other scenarios try. So every run has it once, on the embedded server. On the other engines, and at full size, only
+// `make long` has it.
 func inDepth(scenario func(t *testing.T, e Engine)) func(t *testing.T, e Engine) {
 	return func(t *testing.T, e Engine) {
 		if e.rest && os.Getenv(longVariable) == "" {
-			t.Skip("it takes long on this engine, and at this size: make long has it")
+			if e.Name != "embedded" {
+				t.Skip("it takes long on this engine: make long has it")
+			}
+			e.Slow = true // a few tasks will do
+		}
+		scenario(t, e)
+	}
+}
+
+// withoutRace is a scenario with much to compute and with no more goroutines than others have: large documents, a
+// backlog, or processes, in which the race detector sees little at a time. With the race detector, only
+// `make long` has it on the embedded server. Use it with onEnginesAtFullSize or onEnginesAlone: these run it there
+// without.
+func withoutRace(scenario func(t *testing.T, e Engine)) func(t *testing.T, e Engine) {
+	return func(t *testing.T, e Engine) {
+		if raceDetector && e.Name == "embedded" && os.Getenv(longVariable) == "" {
+			t.Skip("it has much to compute: make scenarios runs it without the race detector, and make long with it")
 		}
 		scenario(t, e)
 	}

@@ -55,7 +55,7 @@ func TestATaskSentToAnIdleWorkerIsFoundByPolling(t *testing.T) {
 const longestStall = 20 * time.Second
 
 func TestAHundredThousandPreloadedTasksDrainWithoutAStall(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, withoutRace(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		n := e.Of(100_000, 3_000)
 		for left := n; left > 0; left -= 20_000 {
@@ -86,7 +86,7 @@ func TestAHundredThousandPreloadedTasksDrainWithoutAStall(t *testing.T) {
 		a.awaitCount(model.StatusSuccess, int64(n))
 		require.EqualValues(t, n, total.Load(), "each ran once")
 		t.Logf("%d tasks in %v", n, time.Since(began).Round(time.Millisecond))
-	})
+	}))
 }
 
 func TestTenLongTasksAtTheHeadDoNotBlockTheRest(t *testing.T) {

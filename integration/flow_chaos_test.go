@@ -321,7 +321,7 @@ func nodeKeys(prefix string, nodes []string) bson.A {
 // has one life, and none runs before its join allows.
 func TestFlowsEndAsTheRuleSaysAlthoughProcessesDieAndFreeze(t *testing.T) {
 	aloneWithRace(t)
-	onEnginesAlone(t, inDepth(func(t *testing.T, e Engine) {
+	onEnginesAlone(t, withoutRace(inDepth(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		seed := number(t, flowSeed, int(time.Now().UnixNano()&0xffffff))
 		count := number(t, flowCount, e.Of(40, 12))
@@ -337,7 +337,7 @@ func TestFlowsEndAsTheRuleSaysAlthoughProcessesDieAndFreeze(t *testing.T) {
 		}
 		a.awaitQuietFlows()
 		a.checkFlows(f, seed, count)
-	}))
+	})))
 }
 
 // flowRoles are the processes of the scenario.

@@ -113,7 +113,7 @@ func TestPeriodicChild(t *testing.T) {
 // its place. It takes real time: the engines are processes, and their clock is the machine's.
 func TestEveryTickHasOneRecordAlthoughEnginesDieAndFreeze(t *testing.T) {
 	t.Parallel()
-	onEnginesAlone(t, inDepth(func(t *testing.T, e Engine) {
+	onEnginesAlone(t, withoutRace(inDepth(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		seed := number(t, ticksSeed, int(time.Now().UnixNano()&0xffffff))
 		count := number(t, ticksRules, e.Of(300, 40))
@@ -129,7 +129,7 @@ func TestEveryTickHasOneRecordAlthoughEnginesDieAndFreeze(t *testing.T) {
 		c.rage(end)
 		a.awaitQuiet()
 		a.checkTicks(rules, end)
-	}))
+	})))
 }
 
 // tickRules makes rules that fire until the returned time and enables them. It returns

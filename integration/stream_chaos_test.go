@@ -144,7 +144,7 @@ func appendParts(ctx context.Context, db *mongo.Database, f *flow.Flows, appende
 // a stream at a time.
 func TestStreamsKeepTheirOrderAlthoughProcessesDieAndFreeze(t *testing.T) {
 	aloneWithRace(t)
-	onEnginesAlone(t, inDepth(func(t *testing.T, e Engine) {
+	onEnginesAlone(t, withoutRace(inDepth(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		nodes := number(t, streamNodes, e.Of(2000, 400)) / streamAppenders
 		streams := number(t, streamMany, e.Of(100, 20))
@@ -157,7 +157,7 @@ func TestStreamsKeepTheirOrderAlthoughProcessesDieAndFreeze(t *testing.T) {
 		}
 		a.awaitQuietStreams()
 		a.checkStreams(nodes, streams)
-	}))
+	})))
 }
 
 // streamRoles are the processes of the scenario.

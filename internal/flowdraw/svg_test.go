@@ -182,9 +182,6 @@ func TestALargePictureStaysNarrow(t *testing.T) {
 // The largest flow is drawn within seconds, whatever its shape.
 // Whatever grows faster than the drawing would not end.
 func TestTheLargestFlowsAreDrawn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
-	}
 	const n = 10_000
 	for _, parents := range []func(i int) []int{
 		func(i int) []int { return []int{i - 1} },

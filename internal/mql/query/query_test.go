@@ -215,9 +215,6 @@ func TestTopIsTheHeadOfTheSorted(t *testing.T) {
 }
 
 func TestSortAndGroupHoldSoMuchAndNoMore(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
-	}
 	large := raw(t, `{"a": 1, "text": "`+strings.Repeat("x", 1<<20)+`"}`)
 	docs := stream(slices.Repeat([]bson.Raw{large}, 101))
 	for spec, code := range map[string]int32{

@@ -136,9 +136,6 @@ func TestUpsertsStartFromWhatTheFilterRequires(t *testing.T) {
 }
 
 func TestUpdatesNestDocumentsNoDeeperThanMongoDB(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
-	}
 	for levels, code := range map[int]int32{180: 0, 181: mongoerr.Overflow} {
 		doc := raw(t, strings.Repeat(`{"a": `, levels)+"1"+strings.Repeat("}", levels))
 		_, err := CompileUpdate(doc, nil)

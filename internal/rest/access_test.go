@@ -104,6 +104,9 @@ func TestWithoutATokenNothingButHealthAnswers(t *testing.T) {
 }
 
 func TestARoleAllowsItsOperationsAndNoOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its requests come one after the other: make scenarios runs it without the race detector")
+	}
 	w := guarded(t)
 	for _, role := range access.Roles {
 		mine := w.with(role)
@@ -121,6 +124,9 @@ func TestARoleAllowsItsOperationsAndNoOthers(t *testing.T) {
 // Each operation keeps to the tenants of a token in the way that its description says. A new operation
 // without such a way fails here.
 func TestATokenOfATenantSeesAndChangesNothingOfAnother(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its requests come one after the other: make scenarios runs it without the race detector")
+	}
 	w := guarded(t)
 	all := w.with(access.Admin)
 	for _, tenant := range []string{"mine", "other"} {

@@ -74,6 +74,9 @@ func TestWhatDiffersIsAnotherStatement(t *testing.T) {
 }
 
 func TestCommandsStayBelowTheLimitsOfTheServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	st := statement{guard: func(dst []byte) []byte { return dst }, update: make([]byte, 3<<20)}
 	bson.Raw(st.update)[0] = 5 // never decoded here: only its size counts
 	var many []statement

@@ -39,6 +39,9 @@ func (p *past) pages(f Filter, where Where, e Extent) (lives []string, pages, la
 }
 
 func TestAPageExaminesNoMoreThanItMay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	p := newPast(t)
 	var old, present []string
 	for i := range 23 {
@@ -77,6 +80,9 @@ func TestAPageExaminesNoMoreThanItMay(t *testing.T) {
 }
 
 func TestAPageOfLargeTasksHasFewOfThem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	p := newPast(t)
 	const n = 24
 	large := strings.Repeat("x", 1<<20)

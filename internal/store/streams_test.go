@@ -84,6 +84,9 @@ func TestAFleetOfIdleStreamsIsNotReadToFindWhatIsLost(t *testing.T) {
 }
 
 func TestNodesOfMegabytesAreReadAFewAtATime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	s := newStepping(t)
 	var nodes []*graph.Node
 	for _, stream := range []string{"s/a", "s/b", "s/c"} {

@@ -14,6 +14,9 @@ import (
 // Every task is found by the beginning of its key, page by page and in the order of the ids, whatever lies between the
 // pairs of a tenant and a type, and however little a page looks at.
 func TestTasksAreFoundByTheBeginningOfTheirKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	p := newPast(t)
 	var drafts []*model.Task
 	for _, tenant := range []string{"", "a", "a-b", "a.b", "a0", "z"} {

@@ -79,8 +79,16 @@ func (v *visit) overview() error {
 			total.OldestDue = r.OldestDue
 		}
 	}
+	first := false // nobody has sent a task yet
+	if total.Due+total.Delayed+total.Running+total.Ended == 0 && v.who.May("operator") {
+		tasks, err := v.get("/tasks", v.ofTenant(url.Values{"limit": {"1"}}))
+		if err != nil {
+			return err
+		}
+		first = len(list(tasks["tasks"])) == 0
+	}
 	data := document{
-		"stats": stats, "rows": rows, "total": total, "needs": needs, "window": window, "windows": windows, "pausedAll": pauses["all"] == true,
+		"first": first, "stats": stats, "rows": rows, "total": total, "needs": needs, "window": window, "windows": windows, "pausedAll": pauses["all"] == true,
 	}
 	if series != nil {
 		data["charts"] = chartsOf("all", series)

@@ -88,6 +88,9 @@ func TestATourLeadsFromTheFirstTaskToOneThatIsMendedWhileItIsRetried(t *testing.
 	b.press("Save")
 	b.press("Retry now")
 	b.shows("Success")
+	b.press("Overview")
+	b.shows("Types")
+	b.awaits(`!document.querySelector("main").innerText.includes("There are no tasks yet")`)
 	b.quiet()
 }
 

@@ -229,10 +229,10 @@ func (v *visit) failingNeeds(sparks map[string]*spark) []need {
 		}
 	}
 	const most = 3 // that are named
-	switch n := len(failing); {
-	case n == 0:
+	switch n := len(failing); n {
+	case 0:
 		return nil
-	case n == 1:
+	case 1:
 		return []need{{Class: "bad", Count: "1", What: "type fails in half of its executions or more: " + failing[0], URL: v.at("/types"+pathOf(failing[0]), nil)}}
 	default:
 		what := "types fail in half of their executions or more: " + strings.Join(failing[:min(n, most)], ", ")

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/measure"
 )
 
 func TestTheOverviewNamesDeadWorkers(t *testing.T) {
@@ -110,4 +112,41 @@ func TestManyWorkersAndTypesAreShownPageByPage(t *testing.T) {
 		require.Len(t, seen, 120, list)
 		require.Equal(t, 3, pages, list)
 	}
+}
+
+// A type of which half of the executions fail needs somebody, also while its tasks are retried.
+func TestTheOverviewNamesFailingTypes(t *testing.T) {
+	w := newWorld(t)
+	s := w.elsewhere()
+	did := func(typ string, good, bad int64) {
+		s.Measure.Types.Of(typ).Ended.Of(measure.Success).Add(good)
+		s.Measure.Types.Of(typ).Ended.Of("error").Add(bad)
+	}
+	did("past", 0, 9)
+	s.Clock.Skip(-30 * time.Minute)
+	require.True(t, s.Series.Record(t.Context(), true))
+	did("mail", 1, 1)
+	did("report", 3, 2)
+	did("mscheduler.callback", 0, 3)
+	s.Clock.Skip(25 * time.Minute)
+	require.True(t, s.Series.Record(t.Context(), true))
+	for _, path := range []string{"/", "/?window=week"} {
+		_, text := w.page(path)
+		require.Contains(t, text, "type fails in half of its executions or more: mail<", path)
+		require.Contains(t, text, `<a class="tile bad" href="/ui/types/mail">`, path)
+	}
+	for _, typ := range []string{"mail", "report", "crawl"} {
+		w.call(http.MethodPost, "/tasks", map[string]any{"type": typ, "key": "k", "held": true})
+	}
+	_, err := w.db.Collection("task_types").InsertMany(t.Context(), []any{bson.D{{Key: "_id", Value: "mail"}, {Key: "version", Value: int64(1)}}, bson.D{{Key: "_id", Value: "report"}, {Key: "version", Value: int64(1)}}})
+	require.NoError(t, err)
+	_, text := w.page("/types?state=failing")
+	require.Contains(t, text, `href="/ui/types/mail"`)
+	require.NotContains(t, text, `href="/ui/types/report"`)
+
+	did("crawl", 0, 1)
+	require.True(t, s.Series.Record(t.Context(), true))
+	_, text = w.page("/")
+	require.Contains(t, text, "types fail in half of their executions or more: crawl, mail<")
+	require.Contains(t, text, `href="/ui/types?state=failing"`)
 }

@@ -14,6 +14,8 @@
 //	periodic.go  rules of every second, and many rules that seldom fire
 //	pull.go      workers that fetch over the REST API
 //	send.go      producers only
+//	compare.go   bench compare: the same work on other schedulers, by turns
+//	otherprogram.go  runs one of those; others/ has their programs, which are no part of the build
 //
 //	meter.go     commands and bytes of a client; finds, claims and ends among them
 //	serverusage.go  what the server itself used; processtime_linux.go its processor time

@@ -69,7 +69,7 @@ func (a *app) benchCommand() *cobra.Command {
 		},
 	}
 	b.register(cmd.Flags())
-	cmd.AddCommand(a.benchScaleCommand(), &cobra.Command{
+	cmd.AddCommand(a.benchScaleCommand(), a.benchCompareCommand(), &cobra.Command{
 		Use: "worker", Hidden: true, Args: noArgs, Short: "Run a worker of a bench",
 		RunE: func(cmd *cobra.Command, _ []string) error { return bench.Work(cmd.Context(), a.Stdin, a.Stdout) },
 	})

@@ -154,3 +154,20 @@ func TestBenchScaleEstimatesTheFleetsOfTheDocsOrTheGivenOne(t *testing.T) {
 	require.EqualValues(t, 20, fleets[0]["workers"])
 	require.Contains(t, s.ok("bench", "scale", "--help").stdout, "It is a model and connects to nothing")
 }
+
+func TestBenchCompareSaysWhatDidNotRunAndWhy(t *testing.T) {
+	s := newSession(t)
+	r := s.ok("bench", "compare", "--small", "--tasks", "40", "--duration", "100ms")
+	require.Regexp(t, `(?m)^mscheduler +\S+.* 40 +[0-9]+`, r.stdout)
+	require.Regexp(t, `(?m)^River +not run: no --postgres`, r.stdout)
+	require.Regexp(t, `(?m)^Agenda +not run: no --agenda`, r.stdout)
+	for _, name := range s.databasesOf() {
+		require.NotContains(t, name, "mscheduler_bench_", "it is dropped afterwards")
+	}
+	var all []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(s.ok("bench", "compare", "--small", "--tasks", "40", "--duration", "100ms", "-o", "json").stdout), &all))
+	require.Len(t, all, 3)
+	require.Equal(t, "no --postgres", all[1]["not_run"])
+	s.fails(ExitUsage, []string{"--rounds is 99; want 1 to 20", "--postgres is not a URL that begins with postgres://"}, "bench", "compare", "--rounds", "99", "--postgres", "localhost")
+	s.fails(ExitUsage, []string{"--tasks is -1"}, "bench", "compare", "--tasks", "-1")
+}

@@ -115,6 +115,8 @@ func most(id, path string) int {
 		return 2*2*10_000 + some
 	case id == "list-tasks":
 		return 2*10_000 + some
+	case id == "list-streams" && strings.Contains(path, "status="):
+		return 2*store.PageExamines + 5000 + page + some
 	case id == "list-streams":
 		return 5000 + page + some
 	case id == "get-series-of-types": // of a hundred types all slots that are kept

@@ -13,11 +13,14 @@ import (
 	"github.com/mscheduler/mscheduler/internal/dashboard"
 )
 
-// answers is an API that says the same each time, by path.
+// answers is an API that says the same each time, by path, or by path and query.
 type answers map[string]string
 
 func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	text, ok := a[r.URL.Path]
+	text, ok := a[r.URL.RequestURI()]
+	if !ok {
+		text, ok = a[r.URL.Path]
+	}
 	if !ok {
 		w.WriteHeader(http.StatusNotFound)
 	}
@@ -30,7 +33,8 @@ func TestNodesThatWaitHaveTheirActionsUnlessTheFlowIsLarge(t *testing.T) {
 		"/api/v1/tasks":               `{"tasks": []}`,
 		"/api/v1/flows":               `{"flows": [{"id": "-/small", "counts": {"PENDING": 2, "SUCCESS": 1}, "reason": ""}, {"id": "-/large", "counts": {"PENDING": 1, "INIT": 200}, "reason": "its node waits"}]}`,
 		"/api/v1/flows/-/small/nodes": `{"nodes": [{"node": "approve", "status": "PENDING", "ask": {"title": "<b>Approve?</b>"}}, {"node": "pay", "status": "PENDING", "error_info": "no money"}, {"node": "done", "status": "SUCCESS"}]}`,
-		"/api/v1/streams":             `{"streams": [{"stream": "orders/eu", "node": "n7", "node_status": "PENDING", "wait": 3}, {"stream": "orders/us", "node": "n8", "node_status": "READY"}]}`,
+		"/api/v1/streams?limit=100&status=PENDING": `{"streams": [{"stream": "orders/eu", "node": "n7", "node_status": "PENDING", "wait": 3}], "next": "more"}`,
+		"/api/v1/streams":                          `{"streams": [{"stream": "orders/us", "node": "n8", "node_status": "READY"}]}`,
 	}})
 	r := httptest.NewRecorder()
 	d.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/waiting", nil))
@@ -38,7 +42,7 @@ func TestNodesThatWaitHaveTheirActionsUnlessTheFlowIsLarge(t *testing.T) {
 	require.Equal(t, http.StatusOK, r.Code, text)
 	for _, wanted := range []string{
 		`data-call="POST /flows/-/small/nodes/pay/retry"`, `data-call="POST /flows/-/small/nodes/pay/resolve"`, `data-call="POST /flows/-/small/nodes/approve/resolve"`,
-		"&lt;b&gt;Approve?&lt;/b&gt;", "no money", "its node waits", `href="/ui/flows/-/large"`, `data-call="POST /streams/orders/eu/nodes/n7/retry"`,
+		"&lt;b&gt;Approve?&lt;/b&gt;", "no money", "its node waits", `href="/ui/streams?status=PENDING"`, `href="/ui/flows/-/large"`, `data-call="POST /streams/orders/eu/nodes/n7/retry"`,
 	} {
 		require.Contains(t, text, wanted)
 	}

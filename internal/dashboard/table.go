@@ -54,7 +54,7 @@ var tables = map[string]tableOf{
 	"nodes":   {path: "/flows%s/nodes", field: "nodes", keep: keepsNode, columns: []string{"node", "status", "type", "after", "since", "ready_at", "started_at", "ended_at", "reason", "error_info", "life", "task_id", "output"}},
 	"chain":   {path: "/streams%s/nodes", field: "nodes", keep: keepsNode, columns: []string{"position", "node", "status", "type", "since", "started_at", "ended_at", "reason", "error_info", "life", "task_id", "output"}},
 	"results": {path: "/plans%s/results", field: "results", filters: []string{"sort"}, columns: []string{"step", "try", "plan_time", "worker", "state", "at", "result", "error_info"}},
-	"streams": {path: "/streams", field: "streams", filters: []string{"all"},
+	"streams": {path: "/streams", field: "streams", filters: []string{"all", "status"},
 		columns: []string{"stream", "status", "closed", "init", "wait", "ended_5m", "ended_1h", "node", "node_status", "since", "reason"}},
 }
 

@@ -39,35 +39,30 @@ func (v *visit) waiting() error {
 	if err != nil {
 		return err
 	}
-	streams, err := v.waitingStreams(q)
+	streams, moreStreams, err := v.waitingStreams(q)
 	if err != nil {
 		return err
 	}
 	asked.Del("limit")
 	v.render("waiting", page{Title: "Waiting for people", Nav: "Waiting", Poll: 5, Data: document{
-		"tasks": list(tasks["tasks"]), "next": tasks["next"], "flows": flows, "more": more, "streams": streams, "pending": asked,
+		"tasks": list(tasks["tasks"]), "next": tasks["next"], "flows": flows, "more": more, "streams": streams, "moreStreams": moreStreams, "pending": asked,
 	}})
 	return nil
 }
 
-// waitingStreams are the streams whose node waits for somebody. Streams belong to no tenant.
-func (v *visit) waitingStreams(q url.Values) (out []any, err error) {
+// waitingStreams are the streams whose node waits for somebody, those that changed last first. Streams belong to no tenant.
+func (v *visit) waitingStreams(q url.Values) (out []any, more bool, err error) {
 	if v.who.Tenants != nil || q.Get("tenant") != "" {
-		return nil, nil
+		return nil, false, nil
 	}
-	doc, err := v.get("/streams", url.Values{"limit": {"100"}})
-	for _, s := range list(doc["streams"]) {
-		if text(object(s)["node_status"]) == pending {
-			out = append(out, s)
-		}
-	}
-	return out, err
+	doc, err := v.get("/streams", url.Values{"status": {pending}, "limit": {"100"}})
+	return list(doc["streams"]), text(doc["next"]) != "", err
 }
 
 // waitingFile are the nodes that the page shows, those of flows and of streams, as a file has them.
 func (v *visit) waitingFile() (rows []any, err error) {
 	q := pick(v.r.URL.Query(), "tenant")
-	streams, err := v.waitingStreams(q)
+	streams, _, err := v.waitingStreams(q)
 	if err != nil {
 		return nil, err
 	}

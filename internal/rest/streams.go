@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
@@ -57,7 +58,7 @@ type streamList struct {
 
 func (s *API) addStreams() {
 	read, change := rule{access.Viewer, everyTenant}, rule{access.Operator, everyTenant}
-	add(s, read, flowOperation("list-streams", http.MethodGet, "/streams", "List streams with their backlogs and speeds, sorted by id",
+	add(s, read, flowOperation("list-streams", http.MethodGet, "/streams", "List streams with their backlogs and speeds, sorted by id or by the last change",
 		sparse+" It counts 5,000 waiting nodes, and ends with the stream that has the last of them: its init may be too low."), s.listStreams)
 	add(s, read, flowOperation("get-stream", http.MethodGet, streamAt, "Get a stream with its backlog and speed", ""), func(ctx context.Context, in *struct{ StreamPath }) (*streamAnswer, error) {
 		doc, err := s.readFlow(ctx, in.named())
@@ -128,9 +129,13 @@ func (s *API) addStreams() {
 const mostWaiting = 5000
 
 func (s *API) listStreams(ctx context.Context, in *struct {
-	All bool `query:"all" doc:"also list idle streams"`
+	All    bool   `query:"all" doc:"also list idle streams"`
+	Status string `query:"status" enum:"RUNNING,PENDING,FINISH" doc:"streams of this status, sorted by the last change, the last one first; PENDING = its node waits for a person"`
 	Page
 }) (*streamList, error) {
+	if in.Status != "" {
+		return s.listStreamsIn(ctx, graph.Status(in.Status), in.All, in.Page)
+	}
 	from, err := placeOf(in.Token)
 	if err != nil {
 		return nil, err
@@ -174,6 +179,43 @@ func (s *API) listStreams(ctx context.Context, in *struct {
 		}
 	}
 	out.Body.Streams, err = s.timed(ctx, listed, views)
+	return out, err
+}
+
+func (s *API) listStreamsIn(ctx context.Context, status graph.Status, all bool, p Page) (*streamList, error) {
+	span, err := spanOf(p, false)
+	if err != nil {
+		return nil, err
+	}
+	unread := store.Unread{}
+	placeIn := func(doc *graph.Flow) place { return place{doc.UpdatedAt, doc.ID} }
+	docs, next, err := spanned(ctx, span, func(ctx context.Context, span store.Span) (time.Time, error) {
+		return s.store.Flows.Bound(ctx, store.FlowFilter{Status: status}, span)
+	}, func(ctx context.Context, span store.Span) ([]*graph.Flow, error) {
+		return readable(span, "stream", unread, func(span store.Span) ([]*graph.Flow, []store.Unreadable, error) {
+			return s.store.Flows.StreamsIn(ctx, status, span)
+		})
+	}, placeIn)
+	if err != nil {
+		return nil, err
+	}
+	views, shown, left := []view.Stream{}, []*graph.Flow{}, int64(mostWaiting)
+	for i, doc := range docs {
+		init, _, err := s.store.Nodes.CountWaiting(ctx, []string{doc.ID}, left)
+		if err != nil {
+			return nil, err
+		}
+		if v := view.StreamOf(doc, init[doc.ID]); all || !v.Idle() {
+			views, shown = append(views, v), append(shown, doc)
+		}
+		if left -= init[doc.ID]; left == 0 && i < len(docs)-1 {
+			next = placeIn(doc).token()
+			break
+		}
+	}
+	out := &streamList{}
+	out.Body.Unreadable, out.Body.Next = listed(unread), next
+	out.Body.Streams, err = s.timed(ctx, shown, views)
 	return out, err
 }
 

@@ -54,6 +54,29 @@ func TestNodesAreAppendedToAStreamAndRun(t *testing.T) {
 	require.Equal(t, true, w.ok("GET", stream, "")["closed"])
 }
 
+func TestStreamsThatWaitForAPersonAreListedPageByPage(t *testing.T) {
+	w := newWorld(t)
+	decide := w.engine()
+	w.ok("POST", streamsAt+"/s/runs/nodes", `{"nodes": [{"type": "later"}]}`)
+	for _, group := range []string{"a", "b", "c"} {
+		stream := streamsAt + "/s/" + group
+		w.ok("POST", stream+"/nodes", `{"nodes": [{"id": "n", "type": "t", "args": {"fail": true}}, {"id": "m", "type": "t"}]}`)
+		w.until(decide, stream, "n", "PENDING", "t")
+	}
+	var seen []any
+	for next := ""; len(seen) < 4; {
+		page := w.ok("GET", streamsAt+"?status=PENDING&limit=1&page_token="+next, "")
+		listed, _ := page["streams"].([]any)
+		require.Len(t, listed, 1)
+		seen = append(seen, listed[0].(map[string]any)["stream"])
+		if page["next"] == nil {
+			break
+		}
+		next = page["next"].(string)
+	}
+	require.Equal(t, []any{"s/c", "s/b", "s/a"}, seen, "the last one to change first")
+}
+
 func TestAPendingNodeOfAStreamIsResolvedOrRetried(t *testing.T) {
 	w := newWorld(t)
 	const stream = streamsAt + "/s/g"
@@ -62,7 +85,10 @@ func TestAPendingNodeOfAStreamIsResolvedOrRetried(t *testing.T) {
 	w.until(decide, stream, "a", "PENDING", "t")
 	got := w.ok("GET", stream, "")
 	require.Equal(t, "a PENDING", fmt.Sprint(got["node"], " ", got["node_status"]))
+	require.Equal(t, []any{got}, w.ok("GET", streamsAt+"?status=PENDING", "")["streams"])
 	require.Equal(t, "RUNNING", w.ok("POST", stream+"/nodes/a/retry", "")["status"])
+	require.Empty(t, w.ok("GET", streamsAt+"?status=PENDING", "")["streams"])
+	require.Len(t, w.ok("GET", streamsAt+"?status=RUNNING", "")["streams"], 1)
 	nodes := w.ok("GET", stream+"/nodes", "")
 	require.EqualValues(t, 1, at(nodes, "nodes.0.life"))
 	require.EqualValues(t, 2, at(nodes, "nodes.1.position"))

@@ -388,6 +388,12 @@ func (s *Flows) Streams(ctx context.Context, after string, limit int) (docs []*g
 		options.Find().SetHint(indexKind).SetSort(bson.D{d("kind", 1), d("_id", 1)}).SetLimit(int64(limit)).SetProjection(bson.D{d("planned", 0)}))
 }
 
+// StreamsIn reads the streams of a status as [Flows.List] does, but with their graphs. Index: state.
+func (s *Flows) StreamsIn(ctx context.Context, status graph.Status, span Span) (docs []*graph.Flow, unread []Unreadable, err error) {
+	return s.read(ctx, "listing streams", span.where("updated_at", bson.D{d("status", status), d("kind", graph.KindStream)}),
+		span.options("updated_at", indexState).SetProjection(bson.D{d("planned", 0)}))
+}
+
 // Quiet reads flows as [Flows.List] does: those that are RUNNING and about which nothing was decided
 // after the given time, but for idle streams. unread are flows that this release cannot read. Index:
 // state.

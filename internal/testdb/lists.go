@@ -43,7 +43,7 @@ var Lists = map[string][]string{
 	"list-runs-of-periodic": {
 		"periodics/t5/k0000005/runs", "periodics/t5/k0000005/runs?status=FAILED&sort=nominal", "periodics/t5/k0000005/runs?from=2026-01-02T00:00:00Z", "periodics/t5/k0000005/runs?to=2026-01-02T00:00:00Z",
 	},
-	"list-streams":         {"streams", "streams?all=true"},
+	"list-streams":         {"streams", "streams?all=true", "streams?status=PENDING", "streams?status=RUNNING&all=true"},
 	"list-nodes-of-stream": {"streams/s/k0000005/nodes"},
 	"list-bulk":            {"bulk", "bulk?tenant=t5"},
 	"list-types":           {"types", "types?limit=10"},

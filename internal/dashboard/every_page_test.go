@@ -21,7 +21,7 @@ import (
 var everyPage = []string{
 	"/", "/?window=week", "/tasks", "/tasks?status=Failure", "/tasks/-/sell/shown", "/tasks/-/sell/waits", "/tasks/-/sell/held", "/tasks/-/sell/done", "/tasks/new", "/tasks/new?again=-/sell/shown", "/find?q=shown",
 	"/bulk", "/periodics", "/periodics/-/nightly", "/periodics/-/off", "/periodics/new", "/periodics/-/nightly/edit", "/runs", "/flows", "/flows/-/asks", "/flows/-/asks?view=gantt", "/flows/-/asks?node=boss", "/flows/-/asks?node=next", "/flows/new",
-	"/streams", "/streams/s/g", "/streams/s/g?node=p", "/plans", "/plans?over=true", "/plans/-/bill", "/plans/new", "/types", "/types/sell", "/types/mail", "/edit-type?type=sell", "/workers", "/workers/lost", "/workers/courier",
+	"/streams", "/streams/s/g", "/streams/s/g?node=p", "/plans", "/plans?over=true", "/plans/-/bill", "/plans/new", "/plans/new?like=-/bill", "/types", "/types/sell", "/types/mail", "/edit-type?type=sell", "/workers", "/workers/lost", "/workers/courier",
 	"/waiting", "/events", "/audit", "/access", "/system", "/system?checks=1", "/design",
 }
 

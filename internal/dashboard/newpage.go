@@ -192,12 +192,20 @@ func (v *visit) newFlow() error {
 	})
 }
 
+// newPlan publishes a plan. The definition of a plan never changes, so in place of an edit it publishes another one like it.
 func (v *visit) newPlan() error {
 	if err := v.mayEdit(); err != nil {
 		return err
 	}
+	text := ""
+	if like := v.r.URL.Query().Get("like"); like != "" {
+		var err error
+		if text, err = v.planLike(like); err != nil {
+			return err
+		}
+	}
 	return v.edit("Publish a plan", "Plans", editor{
-		Call: "POST /plans", Then: "/plans/{id}", Label: "Publish", Preview: "POST /plans/preview", Idempotent: true,
+		Call: "POST /plans", Then: "/plans/{id}", Label: "Publish", Preview: "POST /plans/preview", Idempotent: true, Text: text,
 		Fields: []field{
 			{Name: "plan_id", Label: "Plan id", Help: "generated if empty"},
 			{Name: "station", Label: "Station", Help: "the type of the tasks of its steps", Required: true},
@@ -209,4 +217,24 @@ func (v *visit) newPlan() error {
 			{Name: "messages", Label: "Messages", Help: "JSON: a list of 1 to 1000 arguments of each step", As: "json"},
 		},
 	})
+}
+
+// planLike is the definition of a plan without its id.
+func (v *visit) planLike(id string) (string, error) {
+	if strings.Count(id, "/") < 1 {
+		return "", v.nothingHere()
+	}
+	plan, err := v.get("/plans"+idPath(id, 2), nil)
+	if err != nil {
+		return "", err
+	}
+	definition := document{}
+	for _, name := range []string{
+		"tenant", "request_id", "station", "caller", "description", "plan_type", "plan_value", "plan_repet", "no_keep", "plan_time", "timezone", "messages", "plan_exec_timeout_ms", "priority", "options", "callback",
+	} {
+		if value, is := plan[name]; is {
+			definition[name] = value
+		}
+	}
+	return formText[form.Plan](definition, "a plan")
 }

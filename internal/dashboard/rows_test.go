@@ -68,6 +68,26 @@ func TestRulesFlowsAndPlansAreFoundByTheBeginOfTheirNames(t *testing.T) {
 	}
 }
 
+func TestAnotherPlanBeginsAsThisOneIs(t *testing.T) {
+	w := newWorld(t)
+	w.call(http.MethodPost, "/plans", map[string]any{
+		"plan_id": "monthly", "station": "report", "plan_type": "month", "plan_value": -2, "plan_repet": 7, "plan_time": "2100-01-01T05:00:00Z", "timezone": "Europe/Berlin", "no_keep": true,
+		"messages": []any{map[string]any{"of": 12345678901234567}}, "plan_exec_timeout": "90s", "options": map[string]any{"retry": map[string]any{"strategy": "fixed", "interval": "5s"}},
+	})
+	_, text := w.page("/plans/-/monthly")
+	require.Contains(t, text, `href="/ui/plans/new?like=-%2Fmonthly"`)
+	status, text := w.page("/plans/new?like=-/monthly")
+	require.Equal(t, http.StatusOK, status, text)
+	for _, line := range []string{"station: report", "plan_type: month", "plan_value: -2", "plan_repet: 7", "no_keep: true", "timezone: Europe/Berlin", "12345678901234567", "plan_exec_timeout: 1m30s", "interval: 5s"} {
+		require.Contains(t, text, line)
+	}
+	require.NotContains(t, text, "plan_id: monthly", "it is another one")
+	for _, nobody := range []string{"x", "-/none"} {
+		status, _ = w.page("/plans/new?like=" + nobody)
+		require.Equal(t, http.StatusNotFound, status)
+	}
+}
+
 // A viewer of one tenant, or of several, finds things of it by the beginning of their names without naming it.
 func TestAViewerOfATenantFindsItsThingsByName(t *testing.T) {
 	w := newWorld(t)

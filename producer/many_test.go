@@ -24,6 +24,9 @@ func items(n int, opts ...Option) []Item[mail] {
 }
 
 func TestTensOfThousandsAreSentInFewRoundTrips(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	counter := new(commandCounter)
 	b := setup(t, counter.watch(t))
 	b.send(mail{}) // schema and clock

@@ -16,6 +16,9 @@ func in(values ...any) bson.D { return bson.D{{Key: "$in", Value: append(bson.A{
 // TestClaimReadsOnlyWhatItReturns is the shape of the scheduler's hottest query,
 // with an array in the index.
 func TestClaimReadsOnlyWhatItReturns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	db := newDB(t, Options{})
 	c := db.Collection("tasks")
 	_, err := c.Indexes().CreateOne(t.Context(), mongo.IndexModel{

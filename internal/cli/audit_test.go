@@ -11,7 +11,7 @@ import (
 
 // reading are the commands that change nothing in the database, or that run a process.
 var reading = []string{
-	"audit list", "bench", "bench scale", "bench worker", "bulk list", "bulk show", "db status", "demo", "dev", "doctor", "embedded", "embedded compact", "embedded validate",
+	"audit list", "bench", "bench compare", "bench scale", "bench worker", "bulk list", "bulk show", "db status", "demo", "dev", "doctor", "embedded", "embedded compact", "embedded validate",
 	"flow explain", "flow lines", "flow list", "flow show", "flow validate", "flow watch", "health", "periodic list", "periodic preview", "periodic run", "periodic runs", "periodic show",
 	"plan list", "plan preview", "plan results", "plan show", "serve", "stats", "task explain", "task history", "task list", "task show", "task wait", "task watch", "token list",
 	"type list", "type show", "version", "work", "worker list",

@@ -183,7 +183,12 @@ func medians(turns []Compared) Compared {
 	m.ServerCPU = of(func(c *Compared) *float64 { return c.ServerCPU })
 	if m.Latency != nil {
 		late := func(value func(*Latency) float64) float64 {
-			return *of(func(c *Compared) *float64 { return ptr(value(c.Latency)) })
+			return *of(func(c *Compared) *float64 {
+				if c.Latency == nil {
+					return nil
+				}
+				return ptr(value(c.Latency))
+			})
 		}
 		m.Latency = &Latency{
 			P50: late(func(l *Latency) float64 { return l.P50 }), P95: late(func(l *Latency) float64 { return l.P95 }),

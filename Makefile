@@ -40,8 +40,10 @@ export GORACE ?= atexit_sleep_ms=0
 # takes locks, in its code or in its tests. Not with it run the rules, which are pure, and the programs, since
 # what they put together is watched where it is written. `make long` has the programs with it.
 PROGRAMS := ./cmd/mscheduler ./docs/tutorial ./internal/bench ./internal/cli ./internal/dashboard ./internal/house
+# Of fleets with so many goroutines the detector of Go 1.26 fails by an assertion of its own (tsan_rtl.cpp:346).
+MODELS   := ./internal/scalemodel
 TESTED    = $(sort $(patsubst %/,%,$(dir $(shell find . -name '*_test.go' -not -path '*/testdata/*'))))
-RACED     = $(filter-out $(PROGRAMS),$(filter $(TESTED),$(sort $(patsubst %/,%,$(dir $(shell grep -rlE --include='*.go' '^[[:space:]]+go [A-Za-z.]+[()]|"sync"|"sync/atomic"' .))))))
+RACED     = $(filter-out $(PROGRAMS) $(MODELS),$(filter $(TESTED),$(sort $(patsubst %/,%,$(dir $(shell grep -rlE --include='*.go' '^[[:space:]]+go [A-Za-z.]+[()]|"sync"|"sync/atomic"' .))))))
 PLAIN     = $(filter-out $(RACED) ./internal/dashboard,$(TESTED))
 
 .PHONY: test
@@ -65,7 +67,7 @@ scenarios: ## the other engines that are at hand, and what matters at full size,
 
 .PHONY: long
 long: ## make check's tests without its limits: programs with -race, full size, killed and frozen processes on every engine
-	@MSCHEDULER_TEST_LONG=1 $(MAKE) --no-print-directory test RACED='$(RACED) $(PROGRAMS)' PLAIN= TEST_TIMEOUT=40m
+	@MSCHEDULER_TEST_LONG=1 $(MAKE) --no-print-directory test RACED='$(RACED) $(PROGRAMS)' PLAIN='$(MODELS)' TEST_TIMEOUT=40m
 	@MSCHEDULER_TEST_LONG=1 $(MAKE) --no-print-directory scenarios TEST_TIMEOUT=40m
 
 .PHONY: build

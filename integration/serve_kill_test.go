@@ -64,7 +64,8 @@ func killed(t *testing.T, asked map[string]asking) {
 	t.Helper()
 	for what, c := range asked {
 		t.Run(what, func(t *testing.T) {
-			onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
+			t.Parallel() // the others wait for processes, too
+			onEnginesAlone(t, withoutRace(inDepth(func(t *testing.T, e Engine) {
 				died := 0
 				for _, command := range []string{"insert", "update", "findAndModify", "delete"} {
 					for skip := 0; dies(t, e, c, proxy.Rule{Command: command, Do: proxy.HoldAfter, Skip: skip}); skip++ {
@@ -73,7 +74,7 @@ func killed(t *testing.T, asked map[string]asking) {
 				}
 				require.Positive(t, died)
 				t.Logf("died in %d writes", died)
-			}))
+			})))
 		})
 	}
 }

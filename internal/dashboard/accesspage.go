@@ -84,3 +84,9 @@ func (v *visit) system() error {
 	v.render("system", page{Title: "System", Nav: "System", Poll: poll, Data: data})
 	return nil
 }
+
+// findings are those of the checks of the deployment, made anew for the file.
+func (v *visit) findings() ([]any, error) {
+	doc, err := v.get("/doctor", nil)
+	return list(doc["checks"]), err
+}

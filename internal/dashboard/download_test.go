@@ -61,6 +61,7 @@ func TestNodesResultsRulesWorkersAndJobsAreFiles(t *testing.T) {
 		"/tasks/-/sell/a?generation=" + first: {"/download/executions.csv?generation=" + first + "&of=-%2Fsell%2Fa", "fail_reason", []string{"no till"}},
 		"/tasks/-/sell/a":                     {"/download/lives.csv?of=-%2Fsell%2Fa", "generation", []string{}},
 		"/types/sell?window=day":              {"/download/series.csv?of=sell&window=day", "failed", []string{"3"}},
+		"/system?checks=1":                    {"/download/findings.csv?checks=1", "check", []string{"connection"}},
 		"/waiting":                            {"/download/waiting.csv", "node", []string{"boss"}},
 		"/runs?late=yes":                      {"/download/runs.csv?late=yes", "rule", []string{"late"}},
 	} {

@@ -15,7 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/fleet"
 )
 
-// order is what the program of another scheduler is told, in the variable COMPARE.
+// order configures the program of another scheduler, which reads it from the variable COMPARE.
 type order struct {
 	URI         string  `json:"uri"`
 	Database    string  `json:"database"` // of PostgreSQL: the schema

@@ -18,8 +18,8 @@ MongoDB deployment; the command installs it by npm in a temporary directory. A s
 cannot run has a line that says why.
 
 Without --uri, this product and Agenda use an embedded server on a file, which syncs each commit
-like PostgreSQL with fsync. LATENCY is from before the call that sends to the start of the
-handler. The table has medians of all rounds.`
+like PostgreSQL with fsync. P50, P99 and MAX are latencies from before the call that sends to
+the start of the handler. The table has medians of all rounds.`
 
 func (a *app) benchCompareCommand() *cobra.Command {
 	var c bench.Comparison

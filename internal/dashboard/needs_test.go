@@ -114,7 +114,7 @@ func TestManyWorkersAndTypesAreShownPageByPage(t *testing.T) {
 	}
 }
 
-// A type of which half of the executions fail needs somebody, also while its tasks are retried.
+// The overview names a type in which half of the executions fail, also while its tasks are retried.
 func TestTheOverviewNamesFailingTypes(t *testing.T) {
 	w := newWorld(t)
 	s := w.elsewhere()

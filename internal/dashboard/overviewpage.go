@@ -219,8 +219,8 @@ func (v *visit) needs() ([]need, error) {
 	return out, nil
 }
 
-// failingNeeds are the types of which at least half of the executions fail, those of mscheduler itself left out: what they
-// do is counted as deliveries and runs.
+// failingNeeds are the types in which at least half of the executions fail. Types of mscheduler itself are left out:
+// deliveries and runs have needs of their own.
 func (v *visit) failingNeeds(sparks map[string]*spark) []need {
 	var failing []string
 	for _, typ := range slices.Sorted(maps.Keys(sparks)) {

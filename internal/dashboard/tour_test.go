@@ -64,8 +64,8 @@ func (w *world) serves(typ string, handle func(args map[string]string) error) {
 	w.await("/workers", func(doc map[string]any) bool { return len(doc["workers"].([]any)) > 0 })
 }
 
-// Somebody who sees the dashboard for the first time follows what it shows: sends a task that fails, reads why, mends it
-// and has it tried at once. The tours know no address, and press only what is visible.
+// A first-time user sends a task that fails, reads why, mends it and retries it at once. The tours know no address, and
+// press only what is visible.
 func TestATourLeadsFromTheFirstTaskToOneThatIsMendedWhileItIsRetried(t *testing.T) {
 	b := open(t)
 	w := newWorld(t)
@@ -94,7 +94,7 @@ func TestATourLeadsFromTheFirstTaskToOneThatIsMendedWhileItIsRetried(t *testing.
 	b.quiet()
 }
 
-// A task that has failed for good is found, understood, mended and sent again.
+// A first-time user finds a task that failed for good, reads why, mends it and sends it again.
 func TestATourLeadsFromTheOverviewToATaskThatFailedForGoodAndIsMended(t *testing.T) {
 	b := open(t)
 	w := newWorld(t)

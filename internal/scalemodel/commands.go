@@ -59,8 +59,8 @@ func Holding(workers int, executing float64) float64 {
 	return min(float64(workers), max(min(store.StreamsPerTypes, executing), executing/slots))
 }
 
-// Busy is what a fleet sends whose workers get so many tasks a second, one by one, each of which
-// takes so long.
+// Busy is what a fleet sends that gets the given number of tasks a second, one by one. Each of them
+// executes for the time takes.
 func Busy(workers int, tasks float64, takes time.Duration) Rates {
 	n, holding := float64(workers), Holding(workers, tasks*takes.Seconds())
 	r := Idle(workers)

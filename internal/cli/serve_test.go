@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -17,8 +18,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/fakeissuer"
@@ -228,4 +231,29 @@ func TestServeLimitsHeadersAndSlowClients(t *testing.T) {
 	h = server()
 	h.ReadHeaderTimeout = 50 * time.Millisecond // of the ten seconds
 	require.Empty(t, says(t, h, start), "the end of the header never comes")
+}
+
+func TestAProcessThatServesOutlivesItsWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		said, ended := false, false
+		go func() {
+			asked := func(context.Context) error { return nil } // a worker that somebody asked to stop
+			err := together(ctx, staying(asked, func() { said = true }), func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			})
+			assert.NoError(t, err)
+			ended = true
+		}()
+		synctest.Wait()
+		require.True(t, said)
+		require.False(t, ended)
+		stop()
+		synctest.Wait()
+		require.True(t, ended)
+	})
+	broken := errors.New("it cannot go on")
+	err := staying(func(context.Context) error { return broken }, func() { t.Error("nobody asked it to stop") })(t.Context())
+	require.ErrorIs(t, err, broken)
 }

@@ -218,12 +218,31 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 			a.say("stopping: waiting at most %s for %s; press Ctrl-C again to exit at once", span(w.shutdownTimeout), human.Plural(n, "task", "tasks"))
 		}
 	})()
-	err = together(ctx, c.Run, append(engines, beside...)...)
+	run := c.Run
+	if len(beside) > 0 {
+		run = staying(run, func() {
+			a.say("worker %s was asked to stop and runs nothing more; the rest of this process goes on", c.WorkerID())
+		})
+	}
+	err = together(ctx, run, append(engines, beside...)...)
 	if err == nil && !w.events {
 		s := c.Stats()
 		a.say("stopped: %s, %d taken over from other workers, %d late results refused", human.Plural(s.Finished, "execution finished", "executions finished"), s.Takeovers, s.Fenced)
 	}
 	return err
+}
+
+// staying runs a worker in a process that does more: when somebody asked the worker to stop, and it has, the
+// process says so and stays until ctx ends.
+func staying(worker func(context.Context) error, say func()) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := worker(ctx)
+		if err == nil && ctx.Err() == nil {
+			say()
+			<-ctx.Done()
+		}
+		return err
+	}
 }
 
 // engines are those that the flags ask for, and what they run.

@@ -15,12 +15,14 @@ var registry = codec.Registry()
 
 // changed is the update that turns the document of before into that of after, by their
 // fields. Fields that neither knows are never touched.
-func changed(before, after any) (bson.D, error) {
-	old, err := fieldsOf(before)
+func changed[T any](before, after *T) (bson.D, error) {
+	was, is := *before, *after
+	forgetEqual(&was, &is)
+	old, err := fieldsOf(&was)
 	if err != nil {
 		return nil, err
 	}
-	now, err := fieldsOf(after)
+	now, err := fieldsOf(&is)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +44,17 @@ func changed(before, after any) (bson.D, error) {
 		}
 	}
 	return setAndUnset(set, unset), nil
+}
+
+// forgetEqual makes zero the fields in which two values of a struct are equal: to encode the rest is cheap.
+func forgetEqual[T any](a, b *T) {
+	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+	for i := range x.NumField() {
+		if f, g := x.Field(i), y.Field(i); reflect.DeepEqual(f.Interface(), g.Interface()) {
+			f.SetZero()
+			g.SetZero()
+		}
+	}
 }
 
 // replaced is the update that makes a stored document say what v says: it sets all that v says and

@@ -85,31 +85,21 @@ func (s *Plans) PlannedSince(ctx context.Context, plans []*repeat.Plan, since ti
 	return err
 }
 
-// planUpdate is the update of a decision. The definition of a plan never changes, and may be large:
-// only what decisions change is compared.
+// planUpdate is the update of a decision.
 func planUpdate(w Decision[*repeat.Plan]) (bson.D, error) {
-	before, after := stateOfPlan(w.Before), stateOfPlan(w.After)
+	before, after := *w.Before, *w.After
 	known := map[string]bool{}
-	for _, p := range w.Before.Planned {
+	for _, p := range before.Planned {
 		known[p.ID] = true
 	}
-	plans := slices.DeleteFunc(slices.Clone(w.After.Planned), func(p repeat.Planned) bool { return known[p.ID] })
-	if len(plans) > 0 {
+	plans := slices.DeleteFunc(slices.Clone(after.Planned), func(p repeat.Planned) bool { return known[p.ID] })
+	if before.Planned, after.Planned = nil, nil; len(plans) > 0 {
 		before.PlannedAt = time.Time{} // the mark may have been taken away meanwhile
 	} else {
 		after.PlannedAt = before.PlannedAt
 	}
-	update, err := changed(before, after)
+	update, err := changed(&before, &after)
 	return pushing(update, collect(plans, func(p repeat.Planned) any { return p }), w.Drop), err
-}
-
-// stateOfPlan is a copy with the fields that decisions change, all but what they plan.
-func stateOfPlan(p *repeat.Plan) *repeat.Plan {
-	return &repeat.Plan{
-		Step: p.Step, Try: p.Try, Done: p.Done, PlanTime: p.PlanTime, ExecTime: p.ExecTime, RealRepet: p.RealRepet, Skipped: p.Skipped, LastState: p.LastState,
-		Status: p.Status, Reason: p.Reason, LookAt: p.LookAt, Rev: p.Rev, Decision: p.Decision, UpdatedAt: p.UpdatedAt, EndedAt: p.EndedAt,
-		DeleteAt: p.DeleteAt, PlannedAt: p.PlannedAt, Trace: p.Trace,
-	}
 }
 
 // Get reads a plan, also one that is over. Index: _id of both collections.

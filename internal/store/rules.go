@@ -145,42 +145,8 @@ func ruleUpdate(w RuleWrite) (bson.D, error) {
 	} else {
 		after.PlannedAt = before.PlannedAt
 	}
-	var old, now any = &before, &after
-	if before.Version == after.Version { // no person's edit: what a tick changes is a small part
-		old, now = stateOf(&before), stateOf(&after)
-	}
-	update, err := changed(old, now)
+	update, err := changed(&before, &after)
 	return pushing(update, planDocs(plans), w.Drop), err
-}
-
-// ruleState is the part of a rule that decisions change, all but what they plan. The rest is
-// a person's: an edit of it raises the version.
-type ruleState struct {
-	Status        schedule.Status    `bson:"status"`
-	PauseNote     string             `bson:"pause_note,omitempty"`
-	PausedAt      time.Time          `bson:"paused_at,omitempty"`
-	UpdatedAt     time.Time          `bson:"updated_at"`
-	Rev           int64              `bson:"rev"`
-	Decision      string             `bson:"decision,omitempty"`
-	NextFireAt    time.Time          `bson:"next_fire_at,omitempty"`
-	DecidedTo     time.Time          `bson:"decided_to"`
-	Runs          int64              `bson:"runs,omitempty"`
-	Last          *schedule.LastRun  `bson:"last,omitempty"`
-	LastEffective *schedule.LastRun  `bson:"last_effective,omitempty"`
-	FailSkips     bool               `bson:"fail_skips,omitempty"`
-	Active        []schedule.RunRef  `bson:"active,omitempty"`
-	Queued        []schedule.RunRef  `bson:"queued,omitempty"`
-	QueuedAt      time.Time          `bson:"queued_at,omitempty"`
-	Range         *schedule.SkipSpan `bson:"range,omitempty"`
-	PlannedAt     time.Time          `bson:"planned_at,omitempty"`
-}
-
-func stateOf(r *schedule.Rule) *ruleState {
-	return &ruleState{
-		Status: r.Status, PauseNote: r.PauseNote, PausedAt: r.PausedAt, UpdatedAt: r.UpdatedAt, Rev: r.Rev, Decision: r.Decision,
-		NextFireAt: r.NextFireAt, DecidedTo: r.DecidedTo, Runs: r.Runs, Last: r.Last, LastEffective: r.LastEffective, FailSkips: r.FailSkips,
-		Active: r.Active, Queued: r.Queued, QueuedAt: r.QueuedAt, Range: r.Range, PlannedAt: r.PlannedAt,
-	}
 }
 
 // planDocs are the documents of plans. Their tasks are not left to the driver, which takes

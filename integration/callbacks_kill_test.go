@@ -85,7 +85,7 @@ func (a *arena) callbackChild(name, uri string) *fleet.Process {
 // The same writes, and a network that breaks: the process that lost its command, or the
 // answer to it, finds out by itself.
 func TestNoCallbackIsForgottenWhateverAnswerIsLost(t *testing.T) {
-	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
+	onEnginesAtFullSizeInRealTime(t, withoutRace(func(t *testing.T, e Engine) {
 		for _, w := range callbackWrites {
 			for when, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
 				t.Run(when+" "+w.name, func(t *testing.T) {
@@ -99,11 +99,11 @@ func TestNoCallbackIsForgottenWhateverAnswerIsLost(t *testing.T) {
 				})
 			}
 		}
-	})
+	}))
 }
 
 func TestNoCallbackIsForgottenWhereverAProcessIsKilled(t *testing.T) {
-	onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
+	onEnginesAtFullSizeInRealTime(t, withoutRace(inDepth(func(t *testing.T, e Engine) {
 		for _, w := range callbackWrites {
 			for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 				t.Run(when+" "+w.name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestNoCallbackIsForgottenWhereverAProcessIsKilled(t *testing.T) {
 			})
 			k.run(asked)
 		})
-	}))
+	})))
 }
 
 // killing is the scenario: tasks of even numbers succeed and others fail, a victim, an heir.

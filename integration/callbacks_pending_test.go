@@ -131,7 +131,7 @@ var pendingWrites = []callbackWrite{
 }
 
 func TestNoCallbackOfPendingIsForgottenWhereverAProcessIsKilled(t *testing.T) {
-	onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
+	onEnginesAtFullSizeInRealTime(t, withoutRace(inDepth(func(t *testing.T, e Engine) {
 		for _, w := range pendingWrites {
 			for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 				t.Run(when+" "+w.name, func(t *testing.T) {
@@ -141,5 +141,5 @@ func TestNoCallbackOfPendingIsForgottenWhereverAProcessIsKilled(t *testing.T) {
 				})
 			}
 		}
-	}))
+	})))
 }

@@ -37,13 +37,13 @@ func cutEach(t *testing.T, writes map[string]proxy.Rule, scenario func(a *arena,
 	for name, rule := range writes {
 		for cut, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
 			t.Run(name+" "+cut, func(t *testing.T) {
-				onEngines(t, func(t *testing.T, e Engine) {
+				onEnginesAtFullSize(t, withoutRace(inDepth(func(t *testing.T, e Engine) {
 					a := newArena(t, e)
 					px, away := a.behind()
 					rule := rule
 					rule.Do, rule.Times = action, 2
 					scenario(a, away, px.Set(rule))
-				})
+				})))
 			})
 		}
 	}
@@ -64,7 +64,7 @@ func freezeEach(t *testing.T, writes map[string]proxy.Rule, begin func(a *arena)
 	for name, rule := range writes {
 		for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 			t.Run(name+" "+when, func(t *testing.T) {
-				onEngines(t, inDepth(func(t *testing.T, e Engine) {
+				onEnginesAtFullSize(t, withoutRace(inDepth(func(t *testing.T, e Engine) {
 					a := newArena(t, e)
 					px, away := a.behind()
 					rule := rule
@@ -88,7 +88,7 @@ func freezeEach(t *testing.T, writes map[string]proxy.Rule, begin func(a *arena)
 					for id, doc := range work.seen() {
 						require.Equal(t, before[id], doc, id)
 					}
-				}))
+				})))
 			})
 		}
 	}

@@ -121,10 +121,16 @@ func (e Engine) play(t *testing.T, scenario func(t *testing.T, e Engine)) {
 // detector, which makes everything many times slower, and once more at full size without it.
 func onEnginesAtFullSize(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	t.Helper()
+	onEnginesAtFullSizeInRealTime(t, virtually(scenario))
+}
+
+// onEnginesAtFullSizeInRealTime is onEnginesAtFullSize for a scenario as of onEnginesInRealTime.
+func onEnginesAtFullSizeInRealTime(t *testing.T, scenario func(t *testing.T, e Engine)) {
+	t.Helper()
 	t.Parallel()
 	on(t, func(Engine) bool { return true }, func(t *testing.T, e Engine) {
 		t.Parallel()
-		e.play(t, scenario)
+		scenario(t, e)
 	})
 }
 
@@ -141,21 +147,27 @@ const longVariable = "MSCHEDULER_TEST_LONG"
 // other scenarios try. So every run has it once, on the embedded server. On the other engines, and at full size, only
 // `make long` has it.
 func inDepth(scenario func(t *testing.T, e Engine)) func(t *testing.T, e Engine) {
-	return func(t *testing.T, e Engine) {
+	return elsewhereInLong(func(t *testing.T, e Engine) {
 		if e.rest && os.Getenv(longVariable) == "" {
-			if e.Name != "embedded" {
-				t.Skip("it takes long on this engine: make long has it")
-			}
 			e.Slow = true // a few tasks will do
+		}
+		scenario(t, e)
+	})
+}
+
+// elsewhereInLong is a scenario that only `make long` has on the other engines.
+func elsewhereInLong(scenario func(t *testing.T, e Engine)) func(t *testing.T, e Engine) {
+	return func(t *testing.T, e Engine) {
+		if e.rest && e.Name != "embedded" && os.Getenv(longVariable) == "" {
+			t.Skip("it takes long on this engine: make long has it")
 		}
 		scenario(t, e)
 	}
 }
 
 // withoutRace is a scenario with much to compute and with no more goroutines than others have: large documents, a
-// backlog, or processes, in which the race detector sees little at a time. With the race detector, only
-// `make long` has it on the embedded server. Use it with onEnginesAtFullSize or onEnginesAlone: these run it there
-// without.
+// backlog, processes, or the same work for each of many writes that fail. With the race detector, only `make long` has
+// it on the embedded server. Use it with onEnginesAtFullSize or onEnginesAlone: these run it there without.
 func withoutRace(scenario func(t *testing.T, e Engine)) func(t *testing.T, e Engine) {
 	return func(t *testing.T, e Engine) {
 		if raceDetector && e.Name == "embedded" && os.Getenv(longVariable) == "" {

@@ -90,7 +90,7 @@ func (a *arena) lasting(d time.Duration) {
 const quick = 1_000_000
 
 func TestAnOpenTransactionOnALapsedTaskDelaysNoOthers(t *testing.T) {
-	onEnginesAlone(t, besideHolds(func(t *testing.T, a *arena) {
+	onEnginesWithHolds(t, func(t *testing.T, a *arena) {
 		goOn := make(chan struct{})
 		var mu sync.Mutex
 		started := map[int]time.Time{}
@@ -165,7 +165,7 @@ func TestAnOpenTransactionOnALapsedTaskDelaysNoOthers(t *testing.T) {
 		if !showsNothing(busy) {
 			a.keptTheirLeases(others)
 		}
-	}))
+	})
 }
 
 // slowestRead reads beside the scenario, which no open transaction delays, until it is asked how long a
@@ -225,7 +225,7 @@ func TestHeldExecutionsCostTheOthersNoLease(t *testing.T) {
 		{200, lasts(time.Second, 2*time.Second), lasts(4*time.Second, 8*time.Second), lasts(40*time.Second, 20*time.Second)},
 	} {
 		t.Run(fmt.Sprintf("ten of %d for %v", c.tasks, c.open), func(t *testing.T) {
-			onEnginesWithHolds(t, func(t *testing.T, a *arena) {
+			onEnginesAtFullSize(t, withoutRace(besideHolds(func(t *testing.T, a *arena) {
 				goOn := make(chan struct{})
 				handle := func(ctx context.Context, _ *consumer.Task[int]) (int, error) {
 					select {
@@ -270,7 +270,7 @@ func TestHeldExecutionsCostTheOthersNoLease(t *testing.T) {
 				if len(others) > 0 {
 					a.keptTheirLeases(others)
 				}
-			})
+			})))
 		})
 	}
 }

@@ -119,8 +119,7 @@ func (a *arena) beginnings(ids []string) []time.Time {
 }
 
 func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
-	aloneForRate(t)
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, withoutRace(elsewhereInLong(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		claimed, late := a.runAtRate(100, func() {
 			for i := range 4 {
@@ -128,14 +127,13 @@ func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
 			}
 		})
 		requireRate(t, e, 90, perSecond(claimed), late)
-	})
+	})))
 }
 
 // With 40 ms to the database and back a claim takes longer than a start is good: starts are
 // reserved ahead.
 func TestARateLimitIsNearlyReachedOverASlowNetwork(t *testing.T) {
-	aloneForRate(t)
-	onEnginesAlone(t, virtually(func(t *testing.T, e Engine) {
+	onEnginesAtFullSize(t, elsewhereInLong(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var b begun
 		claimed, late := a.runAtRate(100, func() {
@@ -146,15 +144,6 @@ func TestARateLimitIsNearlyReachedOverASlowNetwork(t *testing.T) {
 		require.LessOrEqual(t, mostIn(b.times(), time.Second), 100)
 		requireRate(t, e, 80, perSecond(claimed), late)
 	}))
-}
-
-// aloneForRate leaves the machine to the test where what is reached of the rate matters. That the
-// limit holds does not depend on it.
-func aloneForRate(t *testing.T) {
-	t.Helper()
-	if raceDetector {
-		t.Parallel()
-	}
 }
 
 // requireRate wants so many starts a second of the embedded server where this machine is

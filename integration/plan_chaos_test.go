@@ -101,6 +101,7 @@ var planRoles = [...]string{"plan-engine", "plan-engine", "plan-both", "plan-bot
 // although the processes that publish plans, reset and cancel them, run their steps and decide about
 // them are killed and frozen at random moments.
 func TestEachStepOfAPlanSucceedsOnceAlthoughProcessesDieAndFreeze(t *testing.T) {
+	aloneWithRace(t)
 	onEnginesAlone(t, withoutRace(inDepth(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		seed := number(t, planSeed, int(time.Now().UnixNano()&0xffffff))

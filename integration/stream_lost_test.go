@@ -126,7 +126,7 @@ func TestAnAppenderThatDiesOrFreezesInAWriteHoldsNobodyUp(t *testing.T) {
 		for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 			for _, fate := range []string{"killed", "frozen"} {
 				t.Run(fate+" "+when+" "+name, func(t *testing.T) {
-					onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
+					onEnginesAtFullSizeInRealTime(t, withoutRace(inDepth(func(t *testing.T, e Engine) {
 						a := newArena(t, e)
 						px, _ := a.behind()
 						rule := rule
@@ -163,7 +163,7 @@ func TestAnAppenderThatDiesOrFreezesInAWriteHoldsNobodyUp(t *testing.T) {
 						require.NoError(t, appendParts(t.Context(), a.db, f, 0, lostNodes, 1))
 						a.awaitQuietStreams()
 						a.checkAppended(others)
-					}))
+					})))
 				})
 			}
 		}

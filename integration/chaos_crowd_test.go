@@ -19,7 +19,7 @@ import (
 // package fetchplan. A busy machine keeps some workers from their claims for long and so loses more, but
 // not each time; a crowd that does not spread out loses more than four of five each time.
 func TestACrowdOfWorkersDoesEachTaskOnceAndDoesNotFightOverThem(t *testing.T) {
-	onEnginesAlone(t, withoutRace(func(t *testing.T, e Engine) {
+	onEnginesAlone(t, withoutRace(elsewhereInLong(func(t *testing.T, e Engine) {
 		const most = 3.0
 		ratio := crowdOnBacklog(t, e)
 		for range 4 {
@@ -29,7 +29,7 @@ func TestACrowdOfWorkersDoesEachTaskOnceAndDoesNotFightOverThem(t *testing.T) {
 			ratio = min(ratio, crowdOnBacklog(t, e))
 		}
 		require.LessOrEqual(t, ratio, most, "claims attempted per claim won")
-	}))
+	})))
 }
 
 // crowdOnBacklog lets workers do a backlog, each task once, and returns how many claims they attempted for

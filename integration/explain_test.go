@@ -161,7 +161,7 @@ func TestADueQueryWalksOnlyItsPartOfTheQueue(t *testing.T) {
 
 // The questions of a look go out as one aggregate, which cannot name an index for each of them.
 func TestEachQuestionOfALookReadsAnIndex(t *testing.T) {
-	onEnginesAtFullSize(t, func(t *testing.T, e Engine) {
+	onEnginesAtFullSize(t, elsewhereInLong(func(t *testing.T, e Engine) {
 		x := newExplaining(t, e)
 		ctx, st, now := t.Context(), x.store, x.store.Clock.Now()
 		p, err := periodic.New(periodic.Config{Database: x.db})
@@ -192,7 +192,7 @@ func TestEachQuestionOfALookReadsAnIndex(t *testing.T) {
 		looks(now.Add(-time.Minute), 0).within(t, 10, 2)
 		looks(now.Add(20*time.Hour+5*time.Minute), 20).within(t, 20+10, 20+2)
 		looks(now.Add(200*time.Hour), 100).within(t, 100+10, 100+2)
-	})
+	}))
 }
 
 // The same holds for flows: those that are due, and the nodes of streams that are to be linked.

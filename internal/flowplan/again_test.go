@@ -91,6 +91,35 @@ func TestANodeThatHangsCanRunAfterTheFlowThatWasOverGoesOn(t *testing.T) {
 	require.Equal(t, map[int]graph.Action{1: DoAbort, 2: DoRelease}, plans(f))
 }
 
+// A node hangs on one parent, and the other one begins again: in its new life it hangs at once, which is reported, and
+// its task is of that life when it is released.
+func TestANodeThatHangsAgainInItsNewLifeHasATaskOfThatLife(t *testing.T) {
+	f := made(graph.Vertex{}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{1, 2}, Join: graph.AllEnded})
+	f = ended(t, f, &Inputs{}, model.StatusSuccess, 0)
+	f = ended(t, f, &Inputs{}, model.StatusSuccess, 2)
+	f = ended(t, f, &Inputs{}, model.StatusFailure, 1)
+	require.Equal(t, graph.NodePending, f.States[3].Status)
+	f.Planned = nil
+	f, err := RetryFrom(f, 2, &Inputs{}, time.UnixMilli(3_000_000))
+	require.NoError(t, err)
+	require.Equal(t, graph.NodePending, f.States[3].Status)
+	var did []graph.Action
+	ids := map[string]bool{}
+	for _, p := range f.Planned {
+		if ids[p.ID] = true; p.Node == 3 {
+			require.EqualValues(t, 1, p.Life)
+			did = append(did, p.Do)
+		}
+	}
+	require.Equal(t, []graph.Action{DoReset, DoAlert}, did)
+	require.Len(t, ids, len(f.Planned))
+
+	again, err := Resolve(f, 1, graph.NodeError, "", &Inputs{}, time.UnixMilli(4_000_000))
+	require.NoError(t, err)
+	require.Equal(t, graph.NodeWait, again.States[3].Status, "its other parent runs")
+	require.Equal(t, DoRelease, plans(ended(t, again, &Inputs{}, model.StatusSuccess, 2))[3])
+}
+
 func TestTheTaskOfANodeThatItsJoinStoppedDoesNotStayBehind(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		f := made(graph.Vertex{}, graph.Vertex{After: []int{0}, Join: graph.Custom, Custom: "no"}, graph.Vertex{After: []int{0}},

@@ -74,6 +74,7 @@ type live struct {
 	f    *graph.Flow
 	now  time.Time
 	free []bool      // by node: a worker may run its task
+	life []int64     // by node: that of its task
 	due  []time.Time // by node: until then one without a task waits
 
 	taken map[Edge]bool // what decisions have found out
@@ -85,7 +86,7 @@ type live struct {
 
 func newLive(t *testing.T, r *rand.Rand, f *graph.Flow) *live {
 	n := len(f.Nodes)
-	l := &live{T: t, r: r, f: f, now: time.UnixMilli(2_000_000), taken: map[Edge]bool{}, free: make([]bool, n), due: make([]time.Time, n), said: make([]graph.NodeStatus, n)}
+	l := &live{T: t, r: r, f: f, now: time.UnixMilli(2_000_000), taken: map[Edge]bool{}, free: make([]bool, n), life: make([]int64, n), due: make([]time.Time, n), said: make([]graph.NodeStatus, n)}
 	l.free[0] = true
 	l.is = flowmodel.Settled(f, l.said, l.edge)
 	return l
@@ -148,8 +149,12 @@ func (l *live) decide(do func(in *Inputs) (*graph.Flow, error)) {
 	require.Equal(l, l.f.Rev+1, after.Rev)
 	for k := range after.Planned {
 		p := &after.Planned[k]
+		if p.Do == DoRestart || p.Do == DoReset {
+			l.life[p.Node] = p.Life
+		}
 		switch p.Do {
 		case DoRelease, DoRestart:
+			require.Equal(l, after.States[p.Node].Life, l.life[p.Node], "the task of node %d is of another life, and stays as it is", p.Node)
 			l.free[p.Node] = after.Nodes[p.Node].Each == nil || after.States[p.Node].Elements == ""
 		case DoGather:
 			l.free[p.Node] = true

@@ -113,8 +113,11 @@ func goOn(f *graph.Flow, in *Inputs, now time.Time) *step {
 	s := begin(f, in, now)
 	s.Rev--
 	for k := range s.Planned {
-		if p := &s.Planned[k]; p.ID == planID(s.Rev, p.Node) {
+		switch p := &s.Planned[k]; p.ID {
+		case planID(s.Rev, p.Node):
 			s.plans[Place(f, p)] = k
+		case planID(s.Rev, p.Node) + planAlert:
+			s.plans[alertOf(Place(f, p))] = k
 		}
 	}
 	return s
@@ -161,12 +164,16 @@ func (s *step) plan(i int, do graph.Action) {
 	if do != DoAlert && !flowspec.HasTask(&s.Nodes[i]) {
 		do = ""
 	}
-	at := s.Trimmed + i
+	at, of := s.Trimmed+i, i
 	p := graph.Planned{ID: planID(s.Rev, at), Node: at, Do: do, Life: s.States[i].Life}
-	k, there := s.plans[i]
+	k, there := s.plans[of]
+	if there && do == DoAlert && s.Planned[k].Do == DoReset { // its new life waits for a person from its beginning
+		of, p.ID = alertOf(i), p.ID+planAlert
+		k, there = s.plans[of]
+	}
 	switch {
 	case !there:
-		s.plans[i] = len(s.Planned)
+		s.plans[of] = len(s.Planned)
 		s.Planned = append(s.Planned, p)
 		return
 	case do == "":
@@ -187,6 +194,11 @@ func Runs(f *graph.Flow, p *graph.Planned) bool {
 	st := &f.States[i]
 	return (p.Do == DoRelease || p.Do == DoRestart) && (f.Nodes[i].Args != "" || f.Nodes[i].Each != nil) && st.Status == graph.NodeReady && st.Life == p.Life
 }
+
+// planAlert ends the id of an alert beside another plan about the same node, and alertOf is its place among the plans.
+const planAlert = "-alert"
+
+func alertOf(node int) int { return -1 - node }
 
 func planID(rev int64, node int) string { return strconv.FormatInt(rev, 10) + "-" + strconv.Itoa(node) }
 

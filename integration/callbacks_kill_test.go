@@ -85,7 +85,7 @@ func (a *arena) callbackChild(name, uri string) *fleet.Process {
 // The same writes, and a network that breaks: the process that lost its command, or the
 // answer to it, finds out by itself.
 func TestNoCallbackIsForgottenWhateverAnswerIsLost(t *testing.T) {
-	onEnginesAtFullSizeInRealTime(t, withoutRace(func(t *testing.T, e Engine) {
+	onEnginesAtFullSizeInRealTime(t, withoutRace(slowInLong(func(t *testing.T, e Engine) {
 		for _, w := range callbackWrites {
 			for when, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
 				t.Run(when+" "+w.name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestNoCallbackIsForgottenWhateverAnswerIsLost(t *testing.T) {
 				})
 			}
 		}
-	}))
+	})))
 }
 
 func TestNoCallbackIsForgottenWhereverAProcessIsKilled(t *testing.T) {

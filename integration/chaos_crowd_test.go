@@ -19,7 +19,7 @@ import (
 // package fetchplan. A busy machine keeps some workers from their claims for long and so loses more, but
 // not each time; a crowd that does not spread out loses more than four of five each time.
 func TestACrowdOfWorkersDoesEachTaskOnceAndDoesNotFightOverThem(t *testing.T) {
-	onEnginesAlone(t, withoutRace(elsewhereInLong(func(t *testing.T, e Engine) {
+	onEnginesAlone(t, withoutRace(slowInLong(func(t *testing.T, e Engine) {
 		const most = 3.0
 		ratio := crowdOnBacklog(t, e)
 		for range 4 {

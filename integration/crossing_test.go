@@ -37,7 +37,7 @@ func cutEach(t *testing.T, writes map[string]proxy.Rule, scenario func(a *arena,
 	for name, rule := range writes {
 		for cut, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
 			t.Run(name+" "+cut, func(t *testing.T) {
-				onEnginesAtFullSize(t, withoutRace(inDepth(func(t *testing.T, e Engine) {
+				onEnginesAtFullSize(t, withoutRace(slowInLong(func(t *testing.T, e Engine) {
 					a := newArena(t, e)
 					px, away := a.behind()
 					rule := rule

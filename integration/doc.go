@@ -2,7 +2,7 @@
 // are the promises. Each runs on every engine that is at hand (engines_test.go): on the
 // embedded server with the race detector, and on the others without it. Those whose size
 // matters run on the embedded server once more, at full size (make scenarios), and those with much
-// to compute only there. What takes longest only make long has: see inDepth and withoutRace.
+// to compute only there. What takes longest only make long has: see inDepth, slowInLong and withoutRace.
 //
 // On the embedded server a scenario runs in virtual time (testing/synctest, see Engine.play): an hour passes
 // as soon as nobody has anything to do, and a slow machine makes no lease lapse. Processes that are killed, HTTP

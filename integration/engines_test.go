@@ -48,7 +48,7 @@ type Engine struct {
 
 	client *mongo.Client
 	whole  bool  // it runs every scenario, not only those whose size matters
-	rest   bool  // it repeats what another run has done, see inDepth
+	rest   bool  // it repeats what another run has done, see inDepth and slowInLong
 	absent error // why it is not at hand
 }
 
@@ -124,7 +124,7 @@ func onEnginesAtFullSize(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	onEnginesAtFullSizeInRealTime(t, virtually(scenario))
 }
 
-// onEnginesAtFullSizeInRealTime is onEnginesAtFullSize for a scenario as of onEnginesInRealTime.
+// onEnginesAtFullSizeInRealTime is onEnginesAtFullSize for what needs real time, see onEnginesInRealTime.
 func onEnginesAtFullSizeInRealTime(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	t.Helper()
 	t.Parallel()
@@ -139,7 +139,7 @@ func onEnginesAlone(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	on(t, func(Engine) bool { return true }, scenario)
 }
 
-// longVariable, when it is set, makes a run on the other engines complete, see inDepth.
+// longVariable, when it is set, makes a run complete, see inDepth, slowInLong and withoutRace.
 const longVariable = "MSCHEDULER_TEST_LONG"
 
 // inDepth is a scenario that takes long, and tries what our code does more than what an engine does: processes are
@@ -147,18 +147,21 @@ const longVariable = "MSCHEDULER_TEST_LONG"
 // other scenarios try. So every run has it once, on the embedded server. On the other engines, and at full size, only
 // `make long` has it.
 func inDepth(scenario func(t *testing.T, e Engine)) func(t *testing.T, e Engine) {
-	return elsewhereInLong(func(t *testing.T, e Engine) {
+	return func(t *testing.T, e Engine) {
 		if e.rest && os.Getenv(longVariable) == "" {
+			if e.Name != "embedded" {
+				t.Skip("it takes long on this engine: make long has it")
+			}
 			e.Slow = true // a few tasks will do
 		}
 		scenario(t, e)
-	})
+	}
 }
 
-// elsewhereInLong is a scenario that only `make long` has on the other engines.
-func elsewhereInLong(scenario func(t *testing.T, e Engine)) func(t *testing.T, e Engine) {
+// slowInLong is a scenario that only `make long` has on a slow engine.
+func slowInLong(scenario func(t *testing.T, e Engine)) func(t *testing.T, e Engine) {
 	return func(t *testing.T, e Engine) {
-		if e.rest && e.Name != "embedded" && os.Getenv(longVariable) == "" {
+		if e.rest && e.Slow && os.Getenv(longVariable) == "" {
 			t.Skip("it takes long on this engine: make long has it")
 		}
 		scenario(t, e)

@@ -21,7 +21,7 @@ import (
 // Each list of the API, with each of its filters and orders, reads an index, and of that no more than a page
 // may, although what it looks for is the last of thousands, or nowhere. The lists are those of the OpenAPI.
 func TestEveryListReadsABoundedPartOfAnIndex(t *testing.T) {
-	onEnginesAtFullSize(t, withoutRace(elsewhereInLong(func(t *testing.T, e Engine) {
+	onEnginesAtFullSize(t, withoutRace(slowInLong(func(t *testing.T, e Engine) {
 		x := newExplaining(t, e)
 		few := 3 * store.PageExamines / 2
 		n := e.Of(12_000, few)

@@ -161,7 +161,7 @@ func TestADueQueryWalksOnlyItsPartOfTheQueue(t *testing.T) {
 
 // The questions of a look go out as one aggregate, which cannot name an index for each of them.
 func TestEachQuestionOfALookReadsAnIndex(t *testing.T) {
-	onEnginesAtFullSize(t, elsewhereInLong(func(t *testing.T, e Engine) {
+	onEnginesAtFullSize(t, slowInLong(func(t *testing.T, e Engine) {
 		x := newExplaining(t, e)
 		ctx, st, now := t.Context(), x.store, x.store.Clock.Now()
 		p, err := periodic.New(periodic.Config{Database: x.db})

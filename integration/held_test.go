@@ -22,9 +22,8 @@ import (
 )
 
 // What a client's open transaction has touched cannot be written until it ends. These
-// scenarios last as long as such a transaction does: the faults that they look for are
-// timeouts and leases, which pass in real time by the clocks of the server and of its driver.
-// With the race detector they last for some leases.
+// scenarios last as long as such a transaction does, since the faults that they look for are
+// timeouts and leases. With the race detector they last for some leases.
 
 // lasts is how long something of a scenario lasts: the first, or the second with the race detector,
 // which makes everything many times slower.
@@ -77,7 +76,7 @@ func (a *arena) touch(collection string, ids ...string) *mongo.Session {
 	return session
 }
 
-// lasting waits in real time, and not beyond the end of the test.
+// lasting waits, and not beyond the end of the test.
 func (a *arena) lasting(d time.Duration) {
 	a.t.Helper()
 	select {
@@ -90,7 +89,7 @@ func (a *arena) lasting(d time.Duration) {
 const quick = 1_000_000
 
 func TestAnOpenTransactionOnALapsedTaskDelaysNoOthers(t *testing.T) {
-	onEnginesWithHolds(t, func(t *testing.T, a *arena) {
+	onEnginesAlone(t, virtually(besideHolds(func(t *testing.T, a *arena) {
 		goOn := make(chan struct{})
 		var mu sync.Mutex
 		started := map[int]time.Time{}
@@ -165,7 +164,7 @@ func TestAnOpenTransactionOnALapsedTaskDelaysNoOthers(t *testing.T) {
 		if !showsNothing(busy) {
 			a.keptTheirLeases(others)
 		}
-	})
+	})))
 }
 
 // slowestRead reads beside the scenario, which no open transaction delays, until it is asked how long a

@@ -119,7 +119,7 @@ func (a *arena) beginnings(ids []string) []time.Time {
 }
 
 func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
-	onEnginesAlone(t, withoutRace(elsewhereInLong(func(t *testing.T, e Engine) {
+	onEnginesAlone(t, withoutRace(slowInLong(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		claimed, late := a.runAtRate(100, func() {
 			for i := range 4 {
@@ -133,7 +133,7 @@ func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
 // With 40 ms to the database and back a claim takes longer than a start is good: starts are
 // reserved ahead.
 func TestARateLimitIsNearlyReachedOverASlowNetwork(t *testing.T) {
-	onEnginesAtFullSize(t, elsewhereInLong(func(t *testing.T, e Engine) {
+	onEnginesAtFullSize(t, slowInLong(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var b begun
 		claimed, late := a.runAtRate(100, func() {

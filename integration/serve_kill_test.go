@@ -60,20 +60,32 @@ func TestAChangeOfAServerThatDiesIsMadeOnceByARepetition(t *testing.T) {
 	killed(t, changes)
 }
 
-// alwaysKilled are requests that together make each kind of write; each of them starts a server for each of its writes.
-var alwaysKilled = []string{"tasks", "a plan", "a flow", "a run", "an update", "a retry", "a rule's change", "an answer", "a plan's cancel", "a completion"}
+// alwaysKilled are some requests of each door and of each kind of write. The others are for make long, since each of them
+// starts a server for each of its writes.
+var alwaysKilled = []string{
+	"tasks", "a plan", "a flow", "nodes", "past runs", "a job", "a type's end",
+	"an update", "a retry", "a rule's change", "an answer", "a plan's cancel", "a completion", "a pause",
+}
 
-// killed kills a server after each write of each of the requests, before it knows of it. Before a write all is as after
+func TestEveryRequestThatIsAlwaysKilledIsThere(t *testing.T) {
+	for _, what := range alwaysKilled {
+		_, creates := creations[what]
+		_, change := changes[what]
+		require.True(t, creates || change, what)
+	}
+}
+
+// killed kills a server after each write of the requests, before it knows of it. Before a write all is as after
 // the one before it.
 func killed(t *testing.T, asked map[string]asking) {
 	t.Helper()
 	for what, c := range asked {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel() // the others wait for processes, too
-			if os.Getenv(longVariable) == "" && !slices.Contains(alwaysKilled, what) {
-				t.Skip("its writes are like those of other requests: make long has it")
-			}
 			onEnginesAlone(t, withoutRace(inDepth(func(t *testing.T, e Engine) {
+				if e.rest && os.Getenv(longVariable) == "" && !slices.Contains(alwaysKilled, what) {
+					t.Skip("its writes are like those of other requests: make long has it")
+				}
 				died := 0
 				for _, command := range []string{"insert", "update", "findAndModify", "delete"} {
 					for skip := 0; dies(t, e, c, proxy.Rule{Command: command, Do: proxy.HoldAfter, Skip: skip}); skip++ {

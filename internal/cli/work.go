@@ -221,7 +221,7 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	run := c.Run
 	if len(beside) > 0 {
 		run = staying(run, func() {
-			a.say("worker %s was asked to stop and runs nothing more; the rest of this process goes on", c.WorkerID())
+			a.say("worker %s was asked to stop and has stopped; the rest of this process goes on; restart it to run tasks here again", c.WorkerID())
 		})
 	}
 	err = together(ctx, run, append(engines, beside...)...)

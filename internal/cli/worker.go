@@ -39,7 +39,8 @@ func (a *app) workerDrain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "drain WORKER", Short: "Ask a worker to finish what it holds and claim nothing more", Args: one("the id of a worker"),
 		Long: `Ask a live worker to finish what it holds and claim nothing more. It hears of it with its next
-heartbeat, within 30 seconds. With --stop it then stops, as by SIGTERM.
+heartbeat, within 30 seconds. With --stop it then stops: mscheduler work exits, serve and dev go
+on without it until somebody restarts them.
 
 The request is for one process: a worker that starts again under the id works. Engines of rules,
 flows and plans, and workers of services that set NoDrain, refuse.`,

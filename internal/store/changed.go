@@ -46,7 +46,8 @@ func changed[T any](before, after *T) (bson.D, error) {
 	return setAndUnset(set, unset), nil
 }
 
-// forgetEqual makes zero the fields in which two values of a struct are equal: to encode the rest is cheap.
+// forgetEqual makes zero the fields in which two values of a struct are equal, since to encode the rest is cheap.
+// All fields of T are exported.
 func forgetEqual[T any](a, b *T) {
 	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
 	for i := range x.NumField() {

@@ -242,6 +242,20 @@ func (s *decided[D]) whether(filter bson.D, found func()) Question {
 	}}
 }
 
+// newlyPlanned are the plans of after whose ids none of before has.
+func newlyPlanned[P any](after, before []P, id func(P) string) (plans []P) {
+	known := map[string]bool{}
+	for _, p := range before {
+		known[id(p)] = true
+	}
+	for _, p := range after {
+		if !known[id(p)] {
+			plans = append(plans, p)
+		}
+	}
+	return plans
+}
+
 // pushing adds to an update the plans that a decision appends to what is planned, which others
 // take out without a new rev: nothing that is carried out ever comes back. others are what the
 // decision appends to other lists.

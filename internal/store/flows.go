@@ -243,16 +243,7 @@ func flowPlans(plans []graph.Planned) bson.A {
 // have ten thousand.
 func flowUpdate(w Decision[*graph.Flow]) (bson.D, error) {
 	before, after := *w.Before, *w.After
-	known := map[string]bool{}
-	for _, p := range before.Planned {
-		known[p.ID] = true
-	}
-	var plans []graph.Planned
-	for _, p := range after.Planned {
-		if !known[p.ID] {
-			plans = append(plans, p)
-		}
-	}
+	plans := newlyPlanned(after.Planned, before.Planned, func(p graph.Planned) string { return p.ID })
 	if len(plans) > 0 {
 		before.PlannedAt = time.Time{} // the mark may have been taken away meanwhile
 	} else {

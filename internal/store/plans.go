@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -88,11 +87,7 @@ func (s *Plans) PlannedSince(ctx context.Context, plans []*repeat.Plan, since ti
 // planUpdate is the update of a decision.
 func planUpdate(w Decision[*repeat.Plan]) (bson.D, error) {
 	before, after := *w.Before, *w.After
-	known := map[string]bool{}
-	for _, p := range before.Planned {
-		known[p.ID] = true
-	}
-	plans := slices.DeleteFunc(slices.Clone(after.Planned), func(p repeat.Planned) bool { return known[p.ID] })
+	plans := newlyPlanned(after.Planned, before.Planned, func(p repeat.Planned) string { return p.ID })
 	if before.Planned, after.Planned = nil, nil; len(plans) > 0 {
 		before.PlannedAt = time.Time{} // the mark may have been taken away meanwhile
 	} else {

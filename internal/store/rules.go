@@ -130,16 +130,7 @@ func newRules(c *core) *Rules {
 // ruleUpdate is the update of a decision.
 func ruleUpdate(w RuleWrite) (bson.D, error) {
 	before, after := *w.Before, *w.After
-	known := map[string]bool{}
-	for _, p := range before.Planned {
-		known[p.ID] = true
-	}
-	var plans []schedule.Planned
-	for _, p := range after.Planned {
-		if !known[p.ID] {
-			plans = append(plans, p)
-		}
-	}
+	plans := newlyPlanned(after.Planned, before.Planned, func(p schedule.Planned) string { return p.ID })
 	if before.Planned, after.Planned = nil, nil; len(plans) > 0 {
 		before.PlannedAt = time.Time{} // the mark may have been taken away meanwhile
 	} else {

@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/fakeissuer"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 // serving starts `serve` and returns the address of its API.
@@ -256,4 +257,24 @@ func TestAProcessThatServesOutlivesItsWorker(t *testing.T) {
 	broken := errors.New("it cannot go on")
 	err := staying(func(context.Context) error { return broken }, func() { t.Error("nobody asked it to stop") })(t.Context())
 	require.ErrorIs(t, err, broken)
+}
+
+// Workers hear of it with their next heartbeats, within 30 seconds.
+func TestAWorkerThatIsAskedToStopEndsWorkAndLeavesServe(t *testing.T) {
+	if os.Getenv("MSCHEDULER_TEST_LONG") == "" {
+		t.Skip("it takes half a minute: make long has it")
+	}
+	s := newSession(t)
+	s.ok("db", "migrate")
+	_, worked, _ := s.worker()
+	url, served, stop := s.serving("--worker-id", "served")
+	s.ok("worker", "drain", "w1", "--stop")
+	s.ok("worker", "drain", "served", "--stop")
+	require.Eventually(t, func() bool {
+		return strings.Contains(worked.String(), "stopped: 0 executions") && strings.Contains(served.String(), "worker served was asked to stop and has stopped")
+	}, testdb.Patience, 50*time.Millisecond)
+	status, text := s.request(http.MethodGet, url+"/api/v1/workers", "", "")
+	require.Equal(t, http.StatusOK, status, text)
+	require.NotContains(t, served.String(), "stopped: ")
+	require.Equal(t, ExitOK, stop().code)
 }

@@ -167,9 +167,14 @@ func (s *step) plan(i int, do graph.Action) {
 	at, of := s.Trimmed+i, i
 	p := graph.Planned{ID: planID(s.Rev, at), Node: at, Do: do, Life: s.States[i].Life}
 	k, there := s.plans[of]
-	if there && do == DoAlert && s.Planned[k].Do == DoReset { // its new life waits for a person from its beginning
+	switch { // an alert and an action on the task take no place from each other
+	case !there || do == "":
+	case do == DoAlert && s.Planned[k].Do != "" && s.Planned[k].Do != DoAlert:
 		of, p.ID = alertOf(i), p.ID+planAlert
 		k, there = s.plans[of]
+	case do != DoAlert && s.Planned[k].Do == DoAlert:
+		s.Planned[k].ID += planAlert
+		s.plans[alertOf(i)], there = k, false
 	}
 	switch {
 	case !there:

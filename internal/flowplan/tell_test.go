@@ -33,6 +33,38 @@ func told(t *testing.T, f *graph.Flow) (out []lifecycle.FlowEvent) {
 	return out
 }
 
+// What else is to be done with the task of a node does not take the place of the alert.
+func TestANodeThatFailsBeforeItsTaskRunsOrInTheLastDecisionIsTold(t *testing.T) {
+	url := &model.CallbackTarget{URL: "http://x/"}
+	f := made(graph.Vertex{}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{0}},
+		graph.Vertex{After: []int{1, 2}, Join: graph.AtLeast, N: 1})
+	f.Callback = &model.Callback{Success: url, Error: url}
+	f = ended(t, f, &Inputs{}, model.StatusSuccess, 0)
+	refused, err := Fail(f, 1, "args.n has no value", &Inputs{}, time.UnixMilli(2_000_000))
+	require.NoError(t, err)
+	require.Equal(t, []lifecycle.FlowEvent{{FlowID: "-/f", Node: "n1", Status: "PENDING", ErrorInfo: "its task failed: args.n has no value"}}, told(t, refused))
+	require.Contains(t, actions(refused, 1), DoAbort)
+
+	f = ended(t, f, &Inputs{}, model.StatusSuccess, 2)
+	f.Planned = nil
+	f, err = Ended(f, []End{{Node: 1, Status: model.StatusFailure}, {Node: 3, Status: model.StatusSuccess}}, &Inputs{}, time.UnixMilli(3_000_000))
+	require.NoError(t, err)
+	require.Equal(t, []lifecycle.FlowEvent{
+		{FlowID: "-/f", Node: "n1", Status: "PENDING", ErrorInfo: "its task ended as Failure"}, {FlowID: "-/f", Node: "n3", Status: "FINISH"},
+	}, told(t, f))
+	require.Equal(t, []graph.Action{DoAlert, DoAbort}, actions(f, 1))
+}
+
+// actions are what a flow plans about a node.
+func actions(f *graph.Flow, node int) (do []graph.Action) {
+	for _, p := range f.Planned {
+		if p.Node == node && p.Do != "" {
+			do = append(do, p.Do)
+		}
+	}
+	return do
+}
+
 func TestACallbackNamesTheNodesThatWaitForAPersonAndTheEnd(t *testing.T) {
 	url := &model.CallbackTarget{URL: "http://x/"}
 	f := made(graph.Vertex{}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{1, 2}}, graph.Vertex{After: []int{3}})

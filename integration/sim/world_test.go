@@ -185,6 +185,10 @@ func (w *world) play(trouble func(w *world)) (err error) {
 	for _, p := range all {
 		err = errors.Join(err, p.end())
 	}
+	time.Sleep(time.Minute) // for what nobody waits for any more
+	for _, p := range all {
+		err = errors.Join(err, p.disconnect())
+	}
 	return err
 }
 

@@ -164,6 +164,11 @@ func (l *live) decide(do func(in *Inputs) (*graph.Flow, error)) {
 			l.free[p.Node] = after.States[p.Node].Status == graph.NodeReady
 		}
 	}
+	for i := range after.States {
+		if after.States[i].Status == graph.NodePending && l.f.States[i].Status != graph.NodePending {
+			require.Contains(l, actions(after, i), DoAlert, "node %d begins to wait for a person", i)
+		}
+	}
 	l.f = after
 	l.f.Planned = nil
 	was := l.is

@@ -33,7 +33,7 @@ check: fmt-check lint test scenarios ## format, lint, every test, with -race whe
 # Many tests wait for leases and clocks, so the tests of more packages than there are processors run at
 # once. golangci-lint vets them. Without the symbols of debuggers they are linked in half the time. The
 # race detector would sleep for a second before the end of each process.
-TEST_FLAGS := -json -p 4 -vet=off -ldflags=-w -timeout $(TEST_TIMEOUT)
+TEST_FLAGS := -json -p 3 -vet=off -ldflags=-w -timeout $(TEST_TIMEOUT)
 export GORACE ?= atexit_sleep_ms=0
 
 # The race detector makes everything many times slower. It watches each package that starts goroutines or

@@ -39,15 +39,13 @@ func Example() {
 
 	berlin := must(time.LoadLocation("Europe/Berlin"))
 	p := must(plans.Publish(ctx, ReportPlan(time.Date(2026, 1, 31, 2, 0, 0, 0, berlin), "north", "south")))
-	var results []repeat.Result
-	for len(results) < 7 { // the week has passed, so the steps follow one another at once
+	for p.Status == repeat.StatusRunning { // the week has passed, so the steps follow one another at once
 		time.Sleep(10 * time.Millisecond)
-		results = must(plans.Results(ctx, p.ID, nil, 100))
+		p = must(plans.Get(ctx, p.ID))
 	}
-	for _, r := range results {
+	for _, r := range must(plans.Results(ctx, p.ID, nil, 100)) {
 		fmt.Println(r.Step, r.PlanTime.In(berlin).Format("Jan 2 15:04"), r.State, r.Result.StringValue())
 	}
-	p = must(plans.Get(ctx, p.ID))
 	fmt.Println(p.Status, p.RealRepet)
 	stop()
 	must(0, <-ended)

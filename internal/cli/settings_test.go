@@ -49,8 +49,11 @@ func TestTheFileConfiguresAWorker(t *testing.T) {
 		_, text := s.request(http.MethodGet, side+"/metrics", "", "")
 		return strings.Contains(text, "\nmscheduler_process_slots 7\n")
 	})
-	list := s.ok("worker", "list", "--config", file, "-o", "json").stdout
-	require.Contains(t, list, `"id":"of-the-file"`)
+	var list string
+	s.eventually("its first heartbeat", func() bool {
+		list = s.ok("worker", "list", "--config", file, "-o", "json").stdout
+		return strings.Contains(list, `"id":"of-the-file"`)
+	})
 	require.Contains(t, list, `"categories":["a","b"]`)
 	require.Equal(t, ExitOK, stop().code)
 }

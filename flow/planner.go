@@ -94,7 +94,7 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 		made[i] = &making{flow: c.Doc, known: p.memory.of(c.Doc), decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 			return flowplan.Ended(c.Doc, ends, in, now)
 		}}
-		made[i].impatient = len(c.Ends) > 0 && now.Sub(c.Ends[0].OutboxAt) >= joinPatience
+		made[i].impatient = len(c.Ends) > 0 && now.Sub(c.Ends[0].OutboxAt) >= joinPatience || c.Due && now.Sub(c.Doc.DueAt) >= joinPatience
 	}
 	err := p.make(ctx, made, now)
 	for _, m := range made { // also where the next read failed: the memory is that of later decisions

@@ -176,3 +176,41 @@ func TestTheOrderOfEndsDoesNotMatterToASkippedNode(t *testing.T) {
 		}
 	}
 }
+
+func TestANewLifeThatIsSkippedAtOnceBeginsAllTheSame(t *testing.T) {
+	f := made(graph.Vertex{}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{1, 2}, Join: graph.Custom, Custom: "first"})
+	f.Nodes[3].Flow = &graph.Spec{}
+	in := &Inputs{Outputs: map[Life]bson.RawValue{{}: {}, {Node: 2}: {}, {Node: 1}: {}}, Joins: map[string]JoinFunc{
+		"first": func(ps []Parent, _ bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
+			if ps[0].Status == graph.NodeSuccess {
+				return graph.NodeReady, bson.RawValue{}, nil
+			}
+			return graph.NodeSkipped, bson.RawValue{}, nil
+		},
+	}}
+	f = ended(t, f, in, model.StatusSuccess, 0)
+	f = ended(t, f, in, model.StatusSuccess, 1)
+	require.Equal(t, graph.NodeReady, f.States[3].Status)
+	f = ended(t, f, in, model.StatusSuccess, 2)
+	f = ended(t, f, in, model.StatusPending, 3)
+	require.Equal(t, graph.NodePending, f.States[3].Status)
+	f.Planned = nil
+	f, err := RetryFrom(f, 1, in, time.UnixMilli(4_000_000))
+	require.NoError(t, err)
+	require.Equal(t, graph.NodeSkipped, f.States[3].Status)
+	require.Equal(t, []graph.Action{DoReset, DoAbort}, actions(f, 3), "the flow of its earlier life is cancelled with that")
+}
+
+func TestANewLifeThatCannotStartBeginsAllTheSame(t *testing.T) {
+	f := made(graph.Vertex{}, graph.Vertex{After: []int{0}})
+	f.Nodes[1].Args = `{"$output":"n0"}`
+	in := &Inputs{}
+	f = ended(t, f, in, model.StatusSuccess, 0)
+	f = ended(t, f, in, model.StatusFailure, 1)
+	f.Planned = nil
+	f, err := RetryFrom(f, 1, in, time.UnixMilli(4_000_000))
+	require.NoError(t, err)
+	f, err = Fail(f, 1, "args", in, time.UnixMilli(4_000_000))
+	require.NoError(t, err)
+	require.Equal(t, []graph.Action{DoReset, DoAlert, DoAbort}, actions(f, 1))
+}

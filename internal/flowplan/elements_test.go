@@ -118,3 +118,13 @@ func TestElementsEndWithTheirFlowAndBeginAnew(t *testing.T) {
 	require.NoError(t, err)
 	require.Same(t, f, old, "an element of an old life")
 }
+
+func TestTheOtherElementsOfANodeThatEndsTheFlowAreCancelled(t *testing.T) {
+	in := itemsOf(t, []int{1, 2, 3, 4})
+	f := ended(t, eachOf(graph.End), in, model.StatusSuccess, 0)
+	f = elements(t, f, model.StatusFailure, 0)
+	require.Equal(t, map[int]graph.Action{1: DoGather}, plans(f))
+	f = ended(t, f, in, model.StatusFailure, 1)
+	require.Equal(t, graph.StatusFinish, f.Status)
+	require.Equal(t, DoAbort, plans(f)[1])
+}

@@ -3,6 +3,7 @@ package flowplan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
@@ -33,7 +34,7 @@ func Ended(f *graph.Flow, ends []End, in *Inputs, now time.Time) (*graph.Flow, e
 		st := &f.States[e.Node]
 		again := succeeded(e.Status)
 		if v := &f.Nodes[e.Node]; v.Flow != nil || v.Each != nil { // what the node started may also end in another way
-			again = again || clip(f, failed(f, e)) != st.Reason
+			again = again || e.Status != model.StatusCancelled && clip(f, failed(f, e)) != st.Reason
 		}
 		waits := st.Status == graph.NodeReady || st.Status == graph.NodePending && st.Own && again
 		return !waits || st.Life != e.Life
@@ -64,6 +65,9 @@ func succeeded(status model.Status) bool {
 
 func (s *step) end(e End) {
 	v := &s.Nodes[e.Node]
+	if v.Each != nil && strings.ContainsAny(s.States[e.Node].Elements, string(ElementRuns)+string(ElementWaits)) {
+		defer s.plan(e.Node, DoAbort) // of its elements, of which nobody takes the ends any more
+	}
 	switch {
 	case succeeded(e.Status):
 		s.settle(e.Node, graph.NodeSuccess, "")

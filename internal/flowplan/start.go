@@ -2,6 +2,7 @@ package flowplan
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -20,7 +21,40 @@ func Begin(f *graph.Flow, now time.Time) (*graph.Flow, error) {
 	s := goOn(f, &Inputs{}, now)
 	s.set(0, graph.NodeWait, "")
 	s.start(0, DoRelease)
-	return s.finish()
+	f, err := s.finish()
+	if err != nil || f.States[0].Status != graph.NodeReady {
+		return f, err
+	}
+	if why := cannotStart(f, now); why != nil {
+		return Fail(f, 0, why.Error(), &Inputs{}, now)
+	}
+	return f, nil
+}
+
+// cannotStart says why the arguments of a first node do not let its elements, or its flow, start; nil = they do. No
+// output is in them.
+func cannotStart(f *graph.Flow, now time.Time) error {
+	v, none := &f.Nodes[0], func(string) bson.RawValue { return bson.RawValue{} }
+	switch {
+	case v.Each != nil:
+		items, err := flowspec.Elements(v, none)
+		if err == nil {
+			_, err = flowspec.ElementArgs(v, items, none)
+		}
+		return err
+	case v.Flow != nil && v.Args != "":
+		args, err := flowspec.Template(v.Args)
+		if err == nil {
+			args, err = flowspec.Resolve(args, none)
+		}
+		if err == nil {
+			_, err = flowspec.Child(f, 0, args, now)
+		}
+		if err != nil {
+			return fmt.Errorf("its flow cannot start: %w", err)
+		}
+	}
+	return nil
 }
 
 // start lets a node start: its task may run (do is how), it waits for a time, or it asks a person.

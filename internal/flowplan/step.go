@@ -118,6 +118,8 @@ func goOn(f *graph.Flow, in *Inputs, now time.Time) *step {
 			s.plans[Place(f, p)] = k
 		case planID(s.Rev, p.Node) + planAlert:
 			s.plans[alertOf(Place(f, p))] = k
+		case planID(s.Rev, p.Node) + planAbort:
+			s.plans[abortOf(Place(f, p))] = k
 		}
 	}
 	return s
@@ -172,6 +174,10 @@ func (s *step) plan(i int, do graph.Action) {
 	case do == DoAlert && s.Planned[k].Do != "" && s.Planned[k].Do != DoAlert:
 		of, p.ID = alertOf(i), p.ID+planAlert
 		k, there = s.plans[of]
+	case do == DoAbort && (s.Planned[k].Do == DoReset || s.Planned[k].Do == DoRestart): // its new life begins, and ends
+		s.Planned[k].Do = DoReset
+		of, p.ID = abortOf(i), p.ID+planAbort
+		k, there = s.plans[of]
 	case do != DoAlert && s.Planned[k].Do == DoAlert:
 		s.Planned[k].ID += planAlert
 		s.plans[alertOf(i)], there = k, false
@@ -201,9 +207,11 @@ func Runs(f *graph.Flow, p *graph.Planned) bool {
 }
 
 // planAlert ends the id of an alert beside another plan about the same node, and alertOf is its place among the plans.
-const planAlert = "-alert"
+// planAbort and abortOf are the same for an abort of a life that begins in the same decision.
+const planAlert, planAbort = "-alert", "-abort"
 
-func alertOf(node int) int { return -1 - node }
+func alertOf(node int) int { return -1 - 2*node }
+func abortOf(node int) int { return -2 - 2*node }
 
 func planID(rev int64, node int) string { return strconv.FormatInt(rev, 10) + "-" + strconv.Itoa(node) }
 

@@ -184,7 +184,10 @@ func (s *step) rest() {
 		}
 	}
 	if s.Closed {
-		s.Status, s.EndedAt = graph.StatusFinish, s.now
+		s.Status = graph.StatusFinish
+		if s.EndedAt.IsZero() { // else it is looked at once more
+			s.EndedAt = s.now
+		}
 	}
 }
 

@@ -429,3 +429,13 @@ func TestAStreamKeepsItsOrderWhoeverRaces(t *testing.T) {
 		}
 	}
 }
+
+func TestALookAtAClosedStreamDoesNotChangeWhenItEnded(t *testing.T) {
+	f := &graph.Flow{ID: "s/g", Kind: graph.KindStream, Status: graph.StatusRunning, Rev: 1, DueAt: time.UnixMilli(5_000_000), LookUntil: time.UnixMilli(9_000_000)}
+	f, err := Cancel(f, "", &Inputs{}, time.UnixMilli(4_000_000))
+	require.NoError(t, err)
+	require.Equal(t, graph.StatusFinish, f.Status)
+	at := f.EndedAt
+	g := Link(f, nil, false, time.UnixMilli(6_000_000))
+	require.Equal(t, at.UnixMilli(), g.EndedAt.UnixMilli())
+}

@@ -40,6 +40,7 @@ type event struct {
 type reporter struct {
 	out                     io.Writer
 	lines                   map[[2]string][]string // by package and test, while it runs
+	running                 map[[2]string]bool     // by package and test
 	skips                   map[string]int         // by reason
 	longest                 []event                // that passed or failed
 	passed, failed, skipped int
@@ -49,7 +50,7 @@ type reporter struct {
 
 // report reads events and writes what a person wants to see; false when something failed.
 func report(in io.Reader, out io.Writer) bool {
-	r := &reporter{out: out, lines: map[[2]string][]string{}, skips: map[string]int{}}
+	r := &reporter{out: out, lines: map[[2]string][]string{}, running: map[[2]string]bool{}, skips: map[string]int{}}
 	scan := bufio.NewScanner(in)
 	scan.Buffer(nil, 16<<20)
 	for scan.Scan() {
@@ -106,6 +107,13 @@ func (r *reporter) take(e event) {
 	key := [2]string{e.Package, e.Test}
 	line := strings.TrimSuffix(e.Output, "\n")
 	switch {
+	case e.Action == "run":
+		r.running[key] = true
+		return
+	case e.Action == "pass" || e.Action == "fail" || e.Action == "skip":
+		delete(r.running, key)
+	}
+	switch {
 	case e.Action == "build-output":
 		r.print(line)
 	case e.Action == "build-fail":
@@ -137,13 +145,18 @@ func (r *reporter) take(e event) {
 	}
 }
 
-// endPackage also tells what tests said that never ended: a panic, a time limit.
+// endPackage also names the tests that never ended, because of a panic or a time limit, and tells what they said.
 func (r *reporter) endPackage(e event) {
 	r.packages++
 	if e.Action != "fail" {
 		return
 	}
 	r.bad = true
+	for _, key := range slices.SortedFunc(maps.Keys(r.running), func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }) {
+		if key[0] == e.Package {
+			r.print("UNFINISHED " + key[1])
+		}
+	}
 	for _, key := range slices.SortedFunc(maps.Keys(r.lines), func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }) {
 		if key[0] == e.Package {
 			r.dump(key)

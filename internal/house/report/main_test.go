@@ -74,11 +74,16 @@ LONG   6.0s  b  TestOfParts/one
 }
 
 func TestATestThatNeverEndsIsTold(t *testing.T) {
-	out, ok := reported(`{"Action":"output","Package":"m/c","Test":"TestZ","Output":"panic: test timed out\n"}
+	out, ok := reported(`{"Action":"run","Package":"m/c","Test":"TestY"}
+{"Action":"pass","Package":"m/c","Test":"TestY"}
+{"Action":"run","Package":"m/c","Test":"TestZ"}
+{"Action":"output","Package":"m/c","Test":"TestZ","Output":"panic: test timed out\n"}
 {"Action":"fail","Package":"m/c"}
 `)
 	require.False(t, ok)
 	require.Contains(t, out, "panic: test timed out\n")
+	require.Contains(t, out, "UNFINISHED TestZ\n")
+	require.NotContains(t, out, "UNFINISHED TestY")
 }
 
 func TestABuildThatFailsAndARunOfNothingAreFailures(t *testing.T) {

@@ -145,6 +145,8 @@ nodes:
 	b.picture("flow-new")
 	b.fill("#f-args", `{"amount": 12345678901234567890}`)
 	require.Contains(t, b.text("#source-error"), "16 digits")
+	b.run(chromedp.Click("form#editor button.primary")) // it starts nothing
+	require.Contains(t, b.text("#source-error"), "16 digits")
 	b.fill("#f-args", `{"amount": 12}`)
 	b.awaits(`document.getElementById("source").value.includes("amount: 12")`)
 	b.run(chromedp.Click("form#editor button.primary"))

@@ -3,6 +3,7 @@
 {
   const form = $("#editor"), source = $("#source"), fields = $$("[data-field]", form);
   let doc = {}, broken = false, turn = 0, dirty = ""; // dirty is what was changed last and is not converted yet: source, form
+  let large = null; // the field with a number that JavaScript cannot hold: nothing is sent before it is gone
 
   const at = (path) => path.split(".").reduce((o, name) => o?.[name], doc);
   function put(path, value) {
@@ -17,6 +18,7 @@
     return answer.json();
   }
   function sourceError(message) {
+    if (large) message ||= "A number of 16 digits or more: write it in the YAML";
     broken = !!message;
     $("#source-error").hidden = !message;
     $("#source-error").textContent = message || "";
@@ -47,8 +49,8 @@
       const read = JSON.parse(out.text);
       if (read && typeof read === "object" && !Array.isArray(read)) {
         // A number that JavaScript cannot hold is edited as text only.
-        const large = /[:,\[]\s*-?\d{16,}/.test(out.text);
-        fields.forEach((f) => { f.disabled = large; f.title = large ? "The document has numbers that a browser cannot hold: edit the YAML" : ""; });
+        const textOnly = /[:,\[]\s*-?\d{16,}/.test(out.text);
+        fields.forEach((f) => { f.disabled = textOnly; f.title = textOnly ? "The document has numbers that a browser cannot hold: edit the YAML" : ""; });
         dirty = "";
         doc = read; fields.forEach((f) => { if (f !== document.activeElement) show(f); }); unfold(); sourceError(""); return; }
     }
@@ -60,10 +62,11 @@
   }
   let later = 0;
   const soon = (f) => { clearTimeout(later); later = setTimeout(f, 250); };
-  source.addEventListener("input", () => { dirty = "source"; soon(fromSource); });
+  source.addEventListener("input", () => { dirty = "source"; large = null; soon(fromSource); });
   for (const f of fields) f.addEventListener("input", async () => {
     if (dirty === "source") await settle(); // what was typed there comes first
-    if (f.dataset.as === "json" && /\d{16,}/.test(f.value)) { sourceError("A number of 16 digits or more: write it in the YAML"); return; }
+    if (f.dataset.as === "json" && /\d{16,}/.test(f.value)) { large = f; sourceError(""); return; }
+    if (large === f) large = null;
     put(f.dataset.field, valueOf(f));
     dirty = "form";
     soon(toSource);
@@ -71,6 +74,7 @@
   // settle makes form and YAML say the same.
   async function settle() {
     clearTimeout(later);
+    if (large) return;
     if (dirty === "source" || broken) await fromSource();
     else if (dirty === "form") await toSource();
   }

@@ -106,11 +106,11 @@ func (r *reporter) take(e event) {
 	}
 	key := [2]string{e.Package, e.Test}
 	line := strings.TrimSuffix(e.Output, "\n")
-	switch {
-	case e.Action == "run":
+	switch e.Action {
+	case "run":
 		r.running[key] = true
 		return
-	case e.Action == "pass" || e.Action == "fail" || e.Action == "skip":
+	case "pass", "fail", "skip":
 		delete(r.running, key)
 	}
 	switch {

@@ -26,31 +26,26 @@ func (d *driven) lets(off *atomic.Int64, n int) {
 	d.e.Flush(d.t.Context())
 }
 
-func TestAFirstNodeWhoseFlowCannotStartFails(t *testing.T) {
-	var off atomic.Int64
-	d := skipping(t, testdb.New(t), &off)
-	s := graph.Spec{Key: "f", Nodes: []graph.NodeSpec{
-		{ID: "in", Args: map[string]any{"list": 5}, OnFailure: graph.Continue, Flow: &graph.Spec{Nodes: []graph.NodeSpec{
-			{ID: "x", Type: "t", Each: &graph.Each{Items: Arg("list")}}}}},
-	}}
-	doc, err := d.f.Start(t.Context(), s)
-	require.NoError(t, err)
-	d.lets(&off, 60)
-	got := d.get(doc)
-	require.Equal(t, graph.StatusFinish, got.Status)
-}
-
-func TestAFirstNodeWhoseElementsAreTooLargeFails(t *testing.T) {
-	var off atomic.Int64
-	d := skipping(t, testdb.New(t), &off)
-	s := graph.Spec{Key: "f", Nodes: []graph.NodeSpec{
-		{ID: "x", Type: "t", OnFailure: graph.Continue, Args: map[string]any{"i": Item(""), "text": strings.Repeat("x", 60_000)}, Each: &graph.Each{Items: make([]int, 900)}},
-	}}
-	doc, err := d.f.Start(t.Context(), s)
-	require.NoError(t, err)
-	d.lets(&off, 60)
-	got := d.get(doc)
-	require.Equal(t, graph.StatusFinish, got.Status)
+func TestAFirstNodeThatCannotStartFails(t *testing.T) {
+	for name, node := range map[string]graph.NodeSpec{
+		"its flow": {ID: "in", Args: map[string]any{"list": 5}, Flow: &graph.Spec{Nodes: []graph.NodeSpec{
+			{ID: "x", Type: "t", Each: &graph.Each{Items: Arg("list")}},
+		}}},
+		"too large elements": {ID: "x", Type: "t", Args: map[string]any{"i": Item(""), "text": strings.Repeat("x", 60_000)}, Each: &graph.Each{Items: make([]int, 900)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var off atomic.Int64
+			d := skipping(t, testdb.New(t), &off)
+			node.OnFailure = graph.Continue
+			doc, err := d.f.Start(t.Context(), graph.Spec{Key: "f", Nodes: []graph.NodeSpec{node}})
+			require.NoError(t, err)
+			d.lets(&off, 60)
+			got := d.get(doc)
+			require.Equal(t, graph.StatusFinish, got.Status)
+			require.Equal(t, graph.NodeError, got.States[0].Status)
+			require.NotEmpty(t, got.States[0].Reason)
+		})
+	}
 }
 
 func TestAJoinThatFailsBehindAWaitHoldsUpItsFlowForAMinute(t *testing.T) {

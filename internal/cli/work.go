@@ -232,8 +232,8 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	return err
 }
 
-// staying runs a worker in a process that does more: when somebody asked the worker to stop, and it has, the
-// process says so and stays until ctx ends.
+// staying runs a worker in a process that does more. A worker that stops because somebody asked it to does not end the
+// process: staying calls say and waits for the end of ctx.
 func staying(worker func(context.Context) error, say func()) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := worker(ctx)

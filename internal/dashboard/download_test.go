@@ -87,7 +87,11 @@ func TestNodesResultsRulesWorkersAndJobsAreFiles(t *testing.T) {
 			require.Equal(t, value, rows[i+1][column], page)
 		}
 		_, text = w.page(strings.Replace(want.path, ".csv", ".jsonl", 1))
-		require.GreaterOrEqual(t, strings.Count(text, "\n"), len(want.values), "%s: steps begin and end meanwhile", page)
+		least := len(rows) - 1 // steps begin meanwhile
+		if page == "/workers/worker-1" {
+			least = len(want.values) // steps that it holds end meanwhile, too
+		}
+		require.GreaterOrEqual(t, strings.Count(text, "\n"), least, page)
 	}
 	status, _ := w.page("/download/nodes.csv?of=-%2Fnobody")
 	require.Equal(t, http.StatusNotFound, status)

@@ -66,7 +66,7 @@ func succeeded(status model.Status) bool {
 func (s *step) end(e End) {
 	v := &s.Nodes[e.Node]
 	if v.Each != nil && strings.ContainsAny(s.States[e.Node].Elements, string(ElementRuns)+string(ElementWaits)) {
-		defer s.plan(e.Node, DoAbort) // of its elements, of which nobody takes the ends any more
+		defer s.plan(e.Node, DoAbort) // the node is over: its other elements are cancelled
 	}
 	switch {
 	case succeeded(e.Status):

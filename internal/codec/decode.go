@@ -18,6 +18,7 @@ import (
 // The zero value is ready. It is for one batch, by one goroutine: it remembers every name
 // it has read.
 type TaskReader struct {
+	apart     bool // values share no memory
 	names     map[string]string
 	audiences map[string][]string
 	last      string // the last text that was not shared
@@ -41,7 +42,7 @@ func (r *TaskReader) Read(raw bson.Raw) (*model.Task, error) {
 	// Not as this project writes it: by hand, by a tool, or damaged. The driver knows all
 	// forms of a number, and how to say what is wrong.
 	t = &model.Task{}
-	if err := Decode(raw, t); err != nil {
+	if err := readByDriver(raw, t); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -49,8 +50,18 @@ func (r *TaskReader) Read(raw bson.Raw) (*model.Task, error) {
 
 var registry = Registry()
 
-// Decode decodes a document as the driver does with [Registry].
+// Decode decodes a document as the driver does with [Registry]. raw may be used again afterwards.
 func Decode(raw []byte, into any) error {
+	if p, at := planFor(into); p != nil {
+		r := TaskReader{apart: true}
+		if r.document(p, at, raw) == nil {
+			return nil
+		}
+	}
+	return readByDriver(raw, into)
+}
+
+func readByDriver(raw []byte, into any) error {
 	dec := bson.NewDecoder(bson.NewDocumentReader(bytes.NewReader(raw)))
 	dec.SetRegistry(registry)
 	return dec.Decode(into) //nolint:wrapcheck // the caller says what was read
@@ -99,6 +110,8 @@ func (r *TaskReader) read(c *column, p unsafe.Pointer, f *field) {
 		if f.is(bsoncore.TypeArray) {
 			f.err = r.list(c, p, f.data)
 		}
+	case kindOther:
+		f.err = errForm
 	default:
 		if f.is(bsoncore.TypeEmbeddedDocument) {
 			f.err = r.document(c.fields, p, f.data)
@@ -165,7 +178,7 @@ func (r *TaskReader) text(b []byte, shared bool) string {
 // value is a copy of a value.
 func (r *TaskReader) value(f *field) bson.RawValue {
 	n := len(f.data)
-	if n > apartBytes {
+	if r.apart || n > apartBytes {
 		return bson.RawValue{Type: bson.Type(f.kind), Value: bytes.Clone(f.data)}
 	}
 	if len(r.room)+n > cap(r.room) {

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"unsafe"
@@ -50,6 +51,30 @@ func AppendDiff(dst []byte, before, after *model.Task) []byte {
 	return closed(dst, start)
 }
 
+// Changes are the fields that a MongoDB update sets, and those that it takes away, to turn the document before
+// into after, both pointers to structs of one type; nil = there are none.
+func Changes(before, after any) (set, unset bson.Raw, err error) {
+	p, was := planFor(before)
+	_, is := planFor(after)
+	if p == nil {
+		return nil, nil, fmt.Errorf("the struct tags of %T", before)
+	}
+	d := differs.Get().(*differ) //nolint:forcetypeassert // made so
+	defer differs.Put(d)
+	d.set, d.unset = d.set[:0], d.unset[:0]
+	if !d.fields(p, "", was, is) {
+		_, err := writeByDriver(after)
+		return nil, nil, err
+	}
+	for fields, out := range map[*[]byte]*bson.Raw{&d.set: &set, &d.unset: &unset} {
+		if len(*fields) > 0 {
+			start, doc := bsoncore.AppendDocumentStart(make([]byte, 0, len(*fields)+5))
+			*out = closed(append(doc, *fields...), start)
+		}
+	}
+	return set, unset, nil
+}
+
 // differ gathers the fields of an update, encoded. It is used again and again: a batch
 // makes a thousand updates only to find that they are equal.
 type differ struct{ set, unset, inc, push, pull []byte }
@@ -77,19 +102,26 @@ func (d *differ) task(before, after *model.Task) {
 	d.steps(before, after)
 }
 
-// fields compares two structs field by field. prefix is in front of their keys.
-func (d *differ) fields(p plan, prefix string, before, after unsafe.Pointer) {
+// fields compares two structs field by field. prefix is in front of their keys. ok is false where something
+// cannot be stored.
+func (d *differ) fields(p plan, prefix string, before, after unsafe.Pointer) (ok bool) {
 	for i := range p {
 		c := &p[i]
 		b, a := unsafe.Add(before, c.offset), unsafe.Add(after, c.offset)
 		switch {
-		case equal(b, a, c.size&^7), c.same(b, a):
+		case equal(b, a, c.size), c.same(b, a):
+		case c.optional && c.empty(a) && c.empty(b):
 		case c.optional && c.empty(a):
 			d.unset = bsoncore.AppendString(c.head(d.unset, bsoncore.TypeString, prefix), "")
 		default:
-			d.set = c.append(d.set, prefix, a)
+			set := c.append(d.set, prefix, a)
+			if set == nil {
+				return false
+			}
+			d.set = set
 		}
 	}
+	return true
 }
 
 func (d *differ) drop(key string) { d.unset = bsoncore.AppendStringElement(d.unset, key, "") }

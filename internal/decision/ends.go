@@ -162,6 +162,7 @@ func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLif
 	}
 	byID := map[string]*Case[D]{}
 	var order, missing []string
+	asked := map[string]bool{} // those that are missing
 	add := func(doc D, due bool) {
 		id := d.Documents.ID(doc)
 		c := &Case[D]{Due: due}
@@ -181,8 +182,8 @@ func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLif
 		if doc, there := recent[id]; there && byID[id] == nil && !pasts[id] {
 			add(doc, false)
 			byID[id].recent = true
-		} else if byID[id] == nil && !slices.Contains(missing, id) {
-			missing = append(missing, id)
+		} else if byID[id] == nil && !asked[id] {
+			missing, asked[id] = append(missing, id), true
 		}
 	}
 	unread := map[string]bool{}

@@ -1,61 +1,38 @@
 package store
 
 import (
-	"bytes"
 	"reflect"
 	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 )
 
-var registry = codec.Registry()
-
 // changed is the update that turns the document of before into that of after, by their
-// fields. Fields that neither knows are never touched.
-func changed[T any](before, after *T) (bson.D, error) {
-	was, is := *before, *after
-	forgetEqual(&was, &is)
-	old, err := fieldsOf(&was)
+// fields. Fields that neither knows are never touched. also are more fields that it sets.
+func changed[T any](before, after *T, also ...bson.E) (bson.D, error) {
+	set, unset, err := codec.Changes(before, after)
 	if err != nil {
 		return nil, err
 	}
-	now, err := fieldsOf(&is)
-	if err != nil {
-		return nil, err
-	}
-	var set, unset bson.D
-	stays := make([]bool, len(old))
-	at := 0 // the two are of one type, so their fields come in one order
-	for _, e := range now {
-		i := lookup(old, nameOf(e), at)
-		if i >= 0 {
-			stays[i], at = true, i+1
+	if len(also) > 0 {
+		start, doc := bsoncore.AppendDocumentStart(nil)
+		if set != nil {
+			doc = append(doc, set[4:len(set)-1]...)
 		}
-		if i < 0 || !bytes.Equal(old[i], e) {
-			set = append(set, d(e.Key(), e.Value()))
-		}
+		set, _ = bsoncore.AppendDocumentEnd(appendFields(also)(doc), start) // which start begins
 	}
-	for i, e := range old {
-		if !stays[i] {
-			unset = append(unset, d(e.Key(), ""))
-		}
+	update := bson.D{}
+	if set != nil {
+		update = append(update, d("$set", set))
 	}
-	return setAndUnset(set, unset), nil
-}
-
-// forgetEqual makes zero the fields in which two values of a struct are equal, since to encode the rest is cheap.
-// All fields of T are exported.
-func forgetEqual[T any](a, b *T) {
-	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
-	for i := range x.NumField() {
-		if f, g := x.Field(i), y.Field(i); reflect.DeepEqual(f.Interface(), g.Interface()) {
-			f.SetZero()
-			g.SetZero()
-		}
+	if unset != nil {
+		update = append(update, d("$unset", unset))
 	}
+	return update, nil
 }
 
 // replaced is the update that makes a stored document say what v says: it sets all that v says and
@@ -67,19 +44,18 @@ func replaced[T any](v *T, stay ...string) (bson.D, error) {
 		return nil, err
 	}
 	var set, unset bson.D
-	at := 0 // the document has its fields in the order of the struct
 	for t, n := reflect.TypeFor[T](), 0; n < t.NumField(); n++ {
 		name, _, _ := strings.Cut(t.Field(n).Tag.Get("bson"), ",")
-		i := lookup(says, []byte(name), at)
-		if i >= 0 {
-			at = i + 1
-		}
+		is := len(says) > 0 && says[0].Key() == name // the document has its fields in the order of the struct
 		switch {
 		case slices.Contains(stay, name):
-		case i >= 0:
-			set = append(set, d(name, says[i].Value()))
+		case is:
+			set = append(set, d(name, says[0].Value()))
 		default:
 			unset = append(unset, d(name, ""))
+		}
+		if is {
+			says = says[1:]
 		}
 	}
 	return setAndUnset(set, unset), nil
@@ -111,30 +87,22 @@ func setAndUnset(set, unset bson.D) bson.D {
 }
 
 func fieldsOf(v any) ([]bson.RawElement, error) {
-	doc, err := documentOf(v)
+	doc, err := codec.Encode(v)
 	if err != nil {
 		return nil, err
 	}
 	return doc.Elements()
 }
 
-func documentOf(v any) (bson.Raw, error) {
-	var buf bytes.Buffer
-	enc := bson.NewEncoder(bson.NewDocumentWriter(&buf))
-	enc.SetRegistry(registry)
-	err := enc.Encode(v)
-	return buf.Bytes(), err
-}
-
-// nameOf is the element's key: what follows its type, up to a zero.
-func nameOf(e bson.RawElement) []byte { return e[1 : 1+bytes.IndexByte(e[1:], 0)] }
-
-// lookup finds the field of that key, looking from there on first; -1 = there is none.
-func lookup(fields []bson.RawElement, key []byte, from int) int {
-	for n := range fields {
-		if i := (from + n) % len(fields); bytes.Equal(nameOf(fields[i]), key) {
-			return i
+// docsOf are the documents of structs.
+func docsOf[T any](list []T) (bson.A, error) {
+	out := make(bson.A, len(list))
+	for i := range list {
+		doc, err := codec.Encode(&list[i])
+		if err != nil {
+			return nil, err
 		}
+		out[i] = doc
 	}
-	return -1
+	return out, nil
 }

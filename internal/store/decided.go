@@ -259,17 +259,21 @@ func newlyPlanned[P any](after, before []P, id func(P) string) (plans []P) {
 // pushing adds to an update the plans that a decision appends to what is planned, which others
 // take out without a new rev: nothing that is carried out ever comes back. others are what the
 // decision appends to other lists.
-func pushing(update bson.D, plans bson.A, drop bool, others ...bson.E) bson.D {
+func pushing[P any](update bson.D, plans []P, drop bool, others ...bson.E) (bson.D, error) {
 	push := bson.D(others)
 	if len(plans) > 0 {
-		each := bson.D{d("$each", plans)}
+		docs, err := docsOf(plans)
+		if err != nil {
+			return nil, err
+		}
+		each := bson.D{d("$each", docs)}
 		if drop {
 			each = append(each, d("$slice", -len(plans)))
 		}
 		push = append(push, d("planned", each))
 	}
 	if len(push) == 0 {
-		return update
+		return update, nil
 	}
-	return append(update, d("$push", push))
+	return append(update, d("$push", push)), nil
 }

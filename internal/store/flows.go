@@ -50,7 +50,7 @@ func newFlows(c *core) *Flows {
 // it is part of the caller's transaction, which goes on if the flow exists: a refused insert would
 // abort it, and an upsert that finds the flow does not. Index: _id.
 func (s *Flows) Insert(ctx context.Context, f *graph.Flow) (exists bool, err error) {
-	doc, err := flowDoc(f)
+	doc, err := unlessThere(f)
 	if err != nil {
 		return false, &FatalError{Reason: "encoding the flow " + f.ID, Err: err}
 	}
@@ -200,45 +200,6 @@ func (s *Flows) list(ctx context.Context, filter bson.D, span Span) (docs []*gra
 	return s.read(ctx, "listing flows", span.where("updated_at", filter), span.options("updated_at", indexState).SetProjection(bson.D{d("nodes", 0), d("planned", 0)}))
 }
 
-// flowDoc is the document of a new flow without its id. The tasks in it are not left to the driver, which takes
-// several times as long.
-func flowDoc(f *graph.Flow) (bson.D, error) {
-	c := *f
-	c.Planned = nil
-	doc, err := unlessThere(&c)
-	if len(f.Planned) > 0 {
-		doc = append(doc, d("planned", flowPlans(f.Planned)))
-	}
-	return doc, err
-}
-
-func flowPlans(plans []graph.Planned) bson.A {
-	out := make(bson.A, len(plans))
-	for i, p := range plans {
-		fields := bson.D{d("id", p.ID), d("node", p.Node)}
-		if p.Do != "" {
-			fields = append(fields, d("do", p.Do))
-		}
-		if p.Task != nil {
-			fields = append(fields, d("task", bson.Raw(codec.AppendTask(make([]byte, 0, len(p.Task.Args.Value)+documentBytes), p.Task))))
-		}
-		if p.Life != 0 {
-			fields = append(fields, d("life", p.Life))
-		}
-		if p.N != 0 {
-			fields = append(fields, d("n", p.N))
-		}
-		if p.Tell != "" {
-			fields = append(fields, d("tell", p.Tell))
-		}
-		if len(p.Elements) > 0 {
-			fields = append(fields, d("elements", p.Elements))
-		}
-		out[i] = fields
-	}
-	return out
-}
-
 // flowUpdate is the update of a decision: the states that changed, one by one, since a flow may
 // have ten thousand.
 func flowUpdate(w Decision[*graph.Flow]) (bson.D, error) {
@@ -251,53 +212,60 @@ func flowUpdate(w Decision[*graph.Flow]) (bson.D, error) {
 	}
 	// Appends alone write these, at any time: a decision would set them back.
 	after.Appended, after.LookUntil = before.Appended, before.LookUntil
-	states, links := statesUpdate(w.Before, w.After)
-	before.Planned, before.Nodes, before.States = nil, nil, nil
-	after.Planned, after.Nodes, after.States = nil, nil, nil
-	update, err := changed(&before, &after)
+	states, links, err := statesUpdate(w.Before, w.After)
 	if err != nil {
 		return nil, err
 	}
-	for i := range update {
-		if set, is := update[i].Value.(bson.D); is && update[i].Key == "$set" {
-			update[i].Value = append(set, states...)
-			states = nil
-		}
+	before.Planned, before.Nodes, before.States = nil, nil, nil
+	after.Planned, after.Nodes, after.States = nil, nil, nil
+	update, err := changed(&before, &after, states...)
+	if err != nil {
+		return nil, err
 	}
-	if len(states) > 0 {
-		update = append(update, d("$set", states))
-	}
-	return pushing(update, flowPlans(plans), w.Drop, links...), nil
+	return pushing(update, plans, w.Drop, links...)
 }
 
 // statesUpdate are the fields that an update sets for the states that changed, and what it appends to
 // the lists of a stream that has more nodes: those that are over leave their beginning meanwhile. An
 // update cannot do both with a list. So where nodes are linked by the decision that the last one is
 // over, the few that stay are written once more.
-func statesUpdate(before, after *graph.Flow) (set, push bson.D) {
+func statesUpdate(before, after *graph.Flow) (set, push bson.D, err error) {
 	gone := after.Trimmed - before.Trimmed
 	kept := len(before.Nodes) - gone
 	for i := range kept {
 		was, is := &before.States[gone+i], &after.States[i]
 		if was.Status != is.Status || was.Reason != is.Reason || was.Own != is.Own || was.Life != is.Life || !was.At.Equal(is.At) || !was.DueAt.Equal(is.DueAt) ||
 			was.Elements != is.Elements || !sameValue(was.Context, is.Context) || !sameValue(was.Output, is.Output) {
-			set = append(set, d("states."+strconv.Itoa(i), is))
+			doc, err := codec.Encode(is)
+			if err != nil {
+				return nil, nil, err
+			}
+			set = append(set, d("states."+strconv.Itoa(i), doc))
 		}
 	}
 	if len(after.Nodes) == kept {
-		return set, nil
+		return set, nil, nil
 	}
-	nodes := collect(after.Nodes, func(v graph.Vertex) graph.Vertex {
+	from := kept
+	if len(set) > 0 {
+		from = 0
+	}
+	nodes, err := docsOf(collect(after.Nodes[from:], func(v graph.Vertex) graph.Vertex {
 		v.After = nil // each node's parent is the one before it
 		return v
-	})
-	if len(set) > 0 {
-		return bson.D{d("nodes", nodes), d("states", after.States)}, nil
+	}))
+	if err != nil {
+		return nil, nil, err
 	}
+	states, err := docsOf(after.States[from:])
+	if err != nil || len(set) > 0 {
+		return bson.D{d("nodes", nodes), d("states", states)}, nil, err
+	}
+	stay := -len(after.Nodes)
 	return nil, bson.D{
-		d("nodes", bson.D{d("$each", nodes[kept:]), d("$slice", -len(nodes))}),
-		d("states", bson.D{d("$each", after.States[kept:]), d("$slice", -len(nodes))}),
-	}
+		d("nodes", bson.D{d("$each", nodes), d("$slice", stay)}),
+		d("states", bson.D{d("$each", states), d("$slice", stay)}),
+	}, nil
 }
 
 func sameValue(a, b bson.RawValue) bool { return a.Type == b.Type && bytes.Equal(a.Value, b.Value) }

@@ -7,6 +7,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/codec"
 )
 
 // insertNew stores new documents, each unless there is one of its id. existed are the indices of those.
@@ -17,7 +19,7 @@ func insertNew[T any](ctx context.Context, coll *mongo.Collection, doing string,
 	}
 	raw := make([]bson.Raw, len(docs))
 	for i, doc := range docs {
-		if raw[i], err = documentOf(doc); err != nil {
+		if raw[i], err = codec.Encode(doc); err != nil {
 			return nil, &FatalError{Reason: doing, Err: err}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -137,7 +138,7 @@ func (st *ResultStream) Next(ctx context.Context) (*repeat.Result, error) {
 	var doc struct {
 		Full repeat.Result `bson:"fullDocument"`
 	}
-	if err := st.cs.Decode(&doc); err != nil {
+	if err := codec.Decode(st.cs.Current, &doc); err != nil {
 		return nil, fmt.Errorf("reading a result: %w", err)
 	}
 	return &doc.Full, nil

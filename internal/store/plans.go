@@ -94,7 +94,10 @@ func planUpdate(w Decision[*repeat.Plan]) (bson.D, error) {
 		after.PlannedAt = before.PlannedAt
 	}
 	update, err := changed(&before, &after)
-	return pushing(update, collect(plans, func(p repeat.Planned) any { return p }), w.Drop), err
+	if err != nil {
+		return nil, err
+	}
+	return pushing(update, plans, w.Drop)
 }
 
 // Get reads a plan, also one that is over. Index: _id of both collections.

@@ -137,25 +137,8 @@ func ruleUpdate(w RuleWrite) (bson.D, error) {
 		after.PlannedAt = before.PlannedAt
 	}
 	update, err := changed(&before, &after)
-	return pushing(update, planDocs(plans), w.Drop), err
-}
-
-// planDocs are the documents of plans. Their tasks are not left to the driver, which takes
-// several times as long.
-func planDocs(plans []schedule.Planned) bson.A {
-	out := make(bson.A, len(plans))
-	for i, p := range plans {
-		fields := bson.D{d("id", p.ID)}
-		if p.Record != nil {
-			fields = append(fields, d("record", p.Record))
-		}
-		if p.Task != nil {
-			fields = append(fields, d("task", bson.Raw(codec.AppendTask(make([]byte, 0, len(p.Task.Args.Value)+documentBytes), p.Task))))
-		}
-		if len(p.Cancel) > 0 {
-			fields = append(fields, d("cancel", p.Cancel))
-		}
-		out[i] = fields
+	if err != nil {
+		return nil, err
 	}
-	return out
+	return pushing(update, plans, w.Drop)
 }

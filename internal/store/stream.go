@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -95,7 +96,7 @@ func (st *Stream) decode() (Woken, error) {
 		} `bson:"documentKey"`
 		Document *model.Task `bson:"fullDocument"`
 	}
-	if err := st.cs.Decode(&event); err != nil {
+	if err := codec.Decode(st.cs.Current, &event); err != nil {
 		return Woken{}, explain(err, "reading a change event")
 	}
 	return Woken{ID: event.Key.ID, Task: event.Document}, nil

@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -151,7 +150,7 @@ func (s *Nodes) Append(ctx context.Context, nodes []*graph.Node) error {
 			continue
 		}
 		seen[n.ID] = true
-		doc, err := nodeDoc(n)
+		doc, err := codec.Encode(n)
 		if err != nil {
 			return &FatalError{Reason: "encoding the node " + n.ID, Err: err}
 		}
@@ -199,26 +198,6 @@ func (e *NodesError) Error() string {
 		return fmt.Sprintf("%d nodes were not stored, %s among them: %v", len(e.Refused), id, err)
 	}
 	return "no node was refused"
-}
-
-// nodeDoc is the document of a node. Its task is not left to the driver, which takes several times
-// as long.
-func nodeDoc(n *graph.Node) (bson.Raw, error) {
-	c := *n
-	c.Task = nil
-	elems, err := fieldsOf(&c)
-	if err != nil {
-		return nil, err
-	}
-	start, doc := bsoncore.AppendDocumentStart(make([]byte, 0, 2*documentBytes))
-	for _, e := range elems {
-		doc = append(doc, e...)
-	}
-	if n.Task != nil {
-		doc = bsoncore.AppendDocumentElement(doc, "task", codec.AppendTask(make([]byte, 0, len(n.Task.Args.Value)+documentBytes), n.Task))
-	}
-	doc, err = bsoncore.AppendDocumentEnd(doc, start)
-	return bson.Raw(doc), err
 }
 
 // Waiting is what [Store.Waiting] found of one stream.

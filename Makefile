@@ -49,7 +49,7 @@ PLAIN     = $(filter-out $(RACED) ./internal/dashboard,$(TESTED))
 .PHONY: test
 test: ## every test, with -race where goroutines meet, on the embedded server and at MSCHEDULER_MONGODB_URI
 	@echo '$(GO) test -race -short $(RACED); $(GO) test $(PLAIN)'
-	@export MSCHEDULER_TEST_ENGINES=embedded,uri; { $(GO) test $(TEST_FLAGS) -race -short $(RACED); \
+	@export MSCHEDULER_TEST_ENGINES=embedded,uri; { $(GO) test $(TEST_FLAGS) -parallel 8 -race -short $(RACED); \
 		$(if $(PLAIN),$(GO) test $(TEST_FLAGS) -parallel 8 $(PLAIN);) } | $(GO) run ./internal/house/report
 
 # By -short `make test` leaves out, or reduces, tests that take long with the race detector and whose size

@@ -141,6 +141,7 @@ func TestFindSearchesErrorsAndArguments(t *testing.T) {
 }
 
 func TestPagingShowsEachTaskOnceWhateverComesAndGoes(t *testing.T) {
+	t.Parallel()
 	for name, filter := range map[string]Filter{
 		"all": {}, "by type": {Type: "mail"}, "by tenant and type": {Tenant: model.NoTenant, Type: "mail"},
 	} {

@@ -113,6 +113,7 @@ func TestFindSelectsPastLivesToo(t *testing.T) {
 
 // Lives move to the history, new ones begin and new tasks come while somebody pages.
 func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
+	t.Parallel()
 	for size := 1; size <= 5; size += 2 {
 		b := setup(t)
 		const n = 24

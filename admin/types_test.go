@@ -147,6 +147,7 @@ func TestCommandsJudgeByWhatTheTypeSays(t *testing.T) {
 
 // A process that only sends learns of a change of a type that another one made.
 func TestAProducerNoticesAChangeOfATypeBySomebodyElse(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	require.Empty(t, b.get(b.send(mail{}).ID).Category)
 	typ := &model.TaskType{Code: "mail", Category: "post"}

@@ -12,6 +12,7 @@ import (
 )
 
 func TestWhatAPersonAnswersReachesTheNextNodes(t *testing.T) {
+	t.Parallel()
 	told := make(chan string, 10)
 	w := newWorld(t, func(c *flow.Config) {
 		c.OnPending = func(_ context.Context, _ *graph.Flow, node, reason string) { told <- node + ": " + reason }

@@ -23,6 +23,7 @@ import (
 )
 
 func TestAFlowCallsItsReceiverSignedWhenANodeIsPENDINGAndWhenItIsFINISH(t *testing.T) {
+	t.Parallel()
 	const key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 	own := callback.Key{AccessKey: "ak", Secret: "hunter2"}
 	var mu sync.Mutex
@@ -86,6 +87,7 @@ func TestAFlowCallsItsReceiverSignedWhenANodeIsPENDINGAndWhenItIsFINISH(t *testi
 }
 
 func TestAStreamCallsItsReceiverSignedWhenANodeIsPENDINGAndWhenItIsClosed(t *testing.T) {
+	t.Parallel()
 	const key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 	own := callback.Key{AccessKey: "ak", Secret: "hunter2"}
 	var mu sync.Mutex

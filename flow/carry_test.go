@@ -129,6 +129,7 @@ func TestANewLifeThatWaitsGoesOnWaitingWhenItIsBegunTwice(t *testing.T) {
 // The decision is of an engine that stood still, while the life that it was to begin ran, ended and
 // moved to the history.
 func TestANewLifeThatIsInTheHistoryIsNotBegunAgain(t *testing.T) {
+	t.Parallel()
 	d := newDriven(t)
 	doc := d.start("f")
 	d.cancels(doc, 0, 1, 2)
@@ -145,6 +146,7 @@ func TestANewLifeThatIsInTheHistoryIsNotBegunAgain(t *testing.T) {
 
 // Its end was told when the node could not use it.
 func TestATaskThatEndedWhileItsNodeWaitedEndsTheNodeWhenThatIsReady(t *testing.T) {
+	t.Parallel()
 	d := newDriven(t)
 	doc := d.start("f")
 	now := d.cancels(doc, 1)
@@ -158,6 +160,7 @@ func TestATaskThatEndedWhileItsNodeWaitedEndsTheNodeWhenThatIsReady(t *testing.T
 }
 
 func TestATaskThatCannotBeReadHoldsUpItsOwnFlowAlone(t *testing.T) {
+	t.Parallel()
 	d := newDriven(t)
 	bad, good := d.start("bad"), d.start("good")
 	d.cancels(bad, 0, 1, 2)

@@ -30,6 +30,7 @@ func within(key string, change ...func(in *graph.NodeSpec, x, y *graph.NodeSpec)
 }
 
 func TestANodeStartsAFlowAndItsOutputIsThatOfTheLastNode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := within("f")
 	s.Nodes[0].Args = map[string]any{"terms": []int{5}}
@@ -44,6 +45,7 @@ func TestANodeStartsAFlowAndItsOutputIsThatOfTheLastNode(t *testing.T) {
 }
 
 func TestANodeWhoseFlowRunsHoldsNoWorker(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.gate = make(chan struct{})
 	s := within("f")
@@ -63,6 +65,7 @@ func TestANodeWhoseFlowRunsHoldsNoWorker(t *testing.T) {
 }
 
 func TestAFlowThatWaitsForAPersonMakesItsNodePENDINGUntilItHasEnded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.breaks("f.in", "x", true)
 	f := w.start(within("f"))
@@ -76,6 +79,7 @@ func TestAFlowThatWaitsForAPersonMakesItsNodePENDINGUntilItHasEnded(t *testing.T
 }
 
 func TestAFlowThatFailsIsAFailureOfItsNode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i, c := range []struct {
 		policy graph.Policy
@@ -104,6 +108,7 @@ func TestAFlowThatFailsIsAFailureOfItsNode(t *testing.T) {
 }
 
 func TestACancelledFlowCancelsTheFlowsOfItsNodes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := within("f")
 	s.Nodes[1].Flow.Nodes[0].Type, s.Nodes[1].Flow.Nodes[0].Args = "", nil
@@ -123,6 +128,7 @@ func TestACancelledFlowCancelsTheFlowsOfItsNodes(t *testing.T) {
 }
 
 func TestARetryGivesANodeAFlowOfItsNewLife(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.breaks("f.in", "x", true)
 	f := w.start(within("f"))
@@ -141,6 +147,7 @@ func TestARetryGivesANodeAFlowOfItsNewLife(t *testing.T) {
 }
 
 func TestAFlowOfAnotherIsNotTaken(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start(diamond("f.in"))
 	f := w.start(within("f"))

@@ -41,6 +41,7 @@ func (d *driven) count(coll string) int64 {
 // An engine dies after each of the decisions between the end of a node and the end of the flow that
 // the next one starts, and an older one wakes up and carries each out once more.
 func TestAFlowOfANodeStartsAndEndsOnceWhereverTheEngineDies(t *testing.T) {
+	t.Parallel()
 	var off atomic.Int64
 	db := testdb.New(t)
 	d := skipping(t, db, &off)

@@ -106,6 +106,7 @@ func (c *counted) count(do func()) (commands, statements map[string]int) {
 // statement. So a node costs three writes from its start to its end beside those of its task: it is
 // sent, and its record is stored when it waits, is ready and has ended.
 func TestANodeOfAFanOutCostsItsTaskItsRecordAndNoCommandOfItsOwn(t *testing.T) {
+	t.Parallel()
 	const n = 200
 	c := newCounted(t)
 	s := graph.Spec{Key: "f", Nodes: []graph.NodeSpec{{ID: "a", Type: "t", OnFailure: graph.Continue}}}

@@ -47,6 +47,7 @@ func (w *world) outputJSON(id, node string) string {
 }
 
 func TestANodeHasATaskForEachElementAndTheirOutputsInOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, limit := range []int{0, 1, 2} {
 		f := w.start(fanned(fmt.Sprint("f", limit), []int{1, 2, 3}, graph.Each{Limit: limit}))
@@ -61,6 +62,7 @@ func TestANodeHasATaskForEachElementAndTheirOutputsInOrder(t *testing.T) {
 }
 
 func TestNoMoreElementsRunThanAreAllowed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	f := w.start(fanned("f", []int{1, 2, 3, 4, 5, 6}, graph.Each{Limit: 2}))
 	for {
@@ -79,6 +81,7 @@ func TestNoMoreElementsRunThanAreAllowed(t *testing.T) {
 }
 
 func TestAnElementThatFailsFollowsThePolicyOfItsNode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const why = "1 of its 3 elements failed, the first is element 1: it is broken"
 	for policy, want := range map[graph.Policy]string{
@@ -101,6 +104,7 @@ func TestAnElementThatFailsFollowsThePolicyOfItsNode(t *testing.T) {
 }
 
 func TestAnElementThatAPersonRunsAgainRepairsItsNode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.breaks("f", "each/1", true)
 	f := w.start(fanned("f", []int{1, 2, 3}, graph.Each{}))
@@ -117,6 +121,7 @@ func TestAnElementThatAPersonRunsAgainRepairsItsNode(t *testing.T) {
 }
 
 func TestANewLifeOfANodeHasElementsOfItsOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.breaks("f", "each/1", true)
 	f := w.start(fanned("f", []int{1, 2, 3}, graph.Each{}))
@@ -131,6 +136,7 @@ func TestANewLifeOfANodeHasElementsOfItsOwn(t *testing.T) {
 }
 
 func TestACancelledFlowCancelsElements(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := fanned("f", []int{1, 2, 3}, graph.Each{Limit: 2})
 	s.Nodes = s.Nodes[1:]
@@ -152,6 +158,7 @@ func TestACancelledFlowCancelsElements(t *testing.T) {
 }
 
 func TestOutputsThatAreTooLargeTogetherAreAFailure(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := fanned("f", make([]int, 6), graph.Each{}, func(n *graph.NodeSpec) {
 		n.Args = map[string]any{"text": flow.Output("a.text")}

@@ -18,6 +18,7 @@ import (
 // An engine dies after each decision about a node with elements, and wakes up later and carries each
 // out once more.
 func TestElementsStartAndAreGatheredOnceWhereverTheEngineDies(t *testing.T) {
+	t.Parallel()
 	var off atomic.Int64
 	d := skipping(t, testdb.New(t), &off)
 	s := graph.Spec{Key: "f", Args: []int{1, 2, 3}, Nodes: []graph.NodeSpec{
@@ -77,6 +78,7 @@ func TestElementsStartAndAreGatheredOnceWhereverTheEngineDies(t *testing.T) {
 // All elements are sent by one command, and ends that are there together are one decision. So an
 // element costs its task, and nothing else.
 func TestElementsCostTheirTasksAlone(t *testing.T) {
+	t.Parallel()
 	const n = 200
 	c := newCounted(t)
 	s := graph.Spec{Key: "f", Args: make([]int, n), Nodes: []graph.NodeSpec{

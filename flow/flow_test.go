@@ -225,6 +225,7 @@ func TestANodeThatFailsSuspendsTheFlowUntilAPersonResolvesIt(t *testing.T) {
 }
 
 func TestFailurePoliciesAndJoins(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, c := range map[string]struct {
 		change func(b, c, d *graph.NodeSpec)
@@ -263,6 +264,7 @@ func TestFailurePoliciesAndJoins(t *testing.T) {
 }
 
 func TestACancelledFlowCancelsWhatRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.gate = make(chan struct{})
 	f := w.start(diamond("f"))
@@ -279,6 +281,7 @@ func TestACancelledFlowCancelsWhatRuns(t *testing.T) {
 }
 
 func TestARetryFromANodeRunsAllThatHangsOnItAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.breaks("f", "b", true)
 	f := w.start(diamond("f", func(b, _, d *graph.NodeSpec) {
@@ -430,6 +433,7 @@ func TestALargeOutputMayGoToManyNodes(t *testing.T) {
 }
 
 func TestAJoinThatPanicsStopsItsOwnFlowAlone(t *testing.T) {
+	t.Parallel()
 	join := func([]flow.Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) { panic("no") }
 	w := newWorld(t, func(c *flow.Config) { c.Joins = map[string]flow.JoinFunc{"bad": join} })
 	bad := w.start(diamond("bad", func(_, _, d *graph.NodeSpec) { d.Join = graph.Join{Strategy: graph.Custom, Custom: "bad"} }))

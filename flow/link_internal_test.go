@@ -107,6 +107,7 @@ func (r *refusing) Write(ctx context.Context, writes []store.Decision[*graph.Flo
 }
 
 func TestExplainCountsTheNodesBeforeOneThatIsNotLinked(t *testing.T) {
+	t.Parallel()
 	d := newDriven(t)
 	var nodes []graph.NodeSpec
 	for i := range 300 {

@@ -25,6 +25,7 @@ func TestTheSizeOfAFlowCountsWhatItsNodesStart(t *testing.T) {
 }
 
 func TestManySmallMemoriesOfFlowsAreBounded(t *testing.T) {
+	t.Parallel()
 	m := memory{flows: map[string]*memo{}}
 	for i := range 2 * maxMemory >> 10 {
 		f := &graph.Flow{ID: strconv.Itoa(i)}

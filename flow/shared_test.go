@@ -147,6 +147,7 @@ func TestAFunctionThatIsToldOfPendingNodesHoldsUpNobody(t *testing.T) {
 // Ten thousand engines are listed that do not work: without news of the end of a node, this one
 // would wait until the end is late by ten seconds.
 func TestAnEngineHearsOfTheEndsOfItsOwnProcess(t *testing.T) {
+	t.Parallel()
 	w := &world{t: t, db: testdb.New(t), broken: map[string]bool{}}
 	var ghosts []any
 	for i := range 10_000 {

@@ -61,6 +61,7 @@ func (w *world) eventually(what string, is func() bool) {
 }
 
 func TestNodesOfAStreamRunOneAfterTheOther(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var want []string
 	for i := range 5 {
@@ -122,6 +123,7 @@ func TestAnAppendThatIsWrongNamesTheField(t *testing.T) {
 }
 
 func TestAFailureSuspendsOrClosesAStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	suspends, ends := link("b"), link("d")
 	suspends.OnFailure, ends.OnFailure = "", graph.End
@@ -155,6 +157,7 @@ func TestAFailureSuspendsOrClosesAStream(t *testing.T) {
 // The numbers of nodes in a transaction are not part of it, so it holds nobody up; the nodes are there
 // with its commit, and an append of the same key waits for it alone.
 func TestNodesInATransactionHoldUpNobodyElse(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	session, err := w.db.Client().StartSession()
 	require.NoError(t, err)
@@ -223,6 +226,7 @@ func TestAStreamAndAGraphOfOneNameDoNotMeet(t *testing.T) {
 }
 
 func TestARecordThatCannotBeReadHoldsItsOwnStreamAlone(t *testing.T) {
+	t.Parallel()
 	w := &world{t: t, db: testdb.New(t), broken: map[string]bool{}}
 	var err error
 	w.flows, err = flow.New(flow.Config{Database: w.db})

@@ -46,6 +46,7 @@ func decidesThatNothingRuns(command bson.Raw) bool {
 }
 
 func TestANodeIsLinkedThatIsStoredWhileTheEndOfTheLastOneIs(t *testing.T) {
+	t.Parallel()
 	w := &world{t: t, db: testdb.New(t), broken: map[string]bool{}, gate: make(chan struct{})}
 	other, err := flow.New(flow.Config{Database: w.db})
 	require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 // The engine that decided died before it had told anybody. Another one does, once, however often
 // the decision is carried out.
 func TestACallbackIsSentOnceAlthoughTheEngineThatDecidedDied(t *testing.T) {
+	t.Parallel()
 	var off atomic.Int64
 	db := testdb.New(t)
 	d := skipping(t, db, &off)

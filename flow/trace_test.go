@@ -62,6 +62,7 @@ func (w *traced) processed(n int) map[string]trace.SpanID {
 
 // The flow has a node with elements, and one that starts a flow.
 func TestAllTasksOfAFlowBelongToTheTraceOfItsStart(t *testing.T) {
+	t.Parallel()
 	w := newTraced(t)
 	ctx, caller := w.of("order")
 	spec := within("f")
@@ -91,6 +92,7 @@ func TestAllTasksOfAFlowBelongToTheTraceOfItsStart(t *testing.T) {
 }
 
 func TestARetriedFlowBelongsToTheTraceOfWhoRetriesIt(t *testing.T) {
+	t.Parallel()
 	w := newTraced(t)
 	s := diamond("f")
 	f := w.start(s)
@@ -109,6 +111,7 @@ func TestARetriedFlowBelongsToTheTraceOfWhoRetriesIt(t *testing.T) {
 }
 
 func TestANodeOfAStreamBelongsToTheTraceOfItsAppend(t *testing.T) {
+	t.Parallel()
 	w := newTraced(t)
 	w.fails("s/g", "b", true)
 	append1, first := w.of("first")
@@ -139,6 +142,7 @@ func TestANodeOfAStreamBelongsToTheTraceOfItsAppend(t *testing.T) {
 }
 
 func TestWithoutSpansNoDocumentOfAFlowHasATrace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	f := w.start(diamond("f"))
 	w.becomes(f.ID, graph.StatusFinish)

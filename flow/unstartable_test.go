@@ -27,6 +27,7 @@ func (d *driven) lets(off *atomic.Int64, n int) {
 }
 
 func TestAFirstNodeThatCannotStartFails(t *testing.T) {
+	t.Parallel()
 	for name, node := range map[string]graph.NodeSpec{
 		"its flow": {ID: "in", Args: map[string]any{"list": 5}, Flow: &graph.Spec{Nodes: []graph.NodeSpec{
 			{ID: "x", Type: "t", Each: &graph.Each{Items: Arg("list")}},
@@ -89,6 +90,7 @@ func TestNoElementStaysBehindTheNodeThatEndedTheFlow(t *testing.T) {
 }
 
 func TestNoElementStaysBehindANodeWhoseTaskIsCancelled(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []graph.Policy{graph.Continue, graph.Suspend} {
 		var off atomic.Int64
 		d := skipping(t, testdb.New(t), &off)
@@ -116,6 +118,7 @@ func TestNoElementStaysBehindANodeWhoseTaskIsCancelled(t *testing.T) {
 }
 
 func TestTheFlowOfAnEarlierLifeEndsAlthoughTheNewOneCannotStart(t *testing.T) {
+	t.Parallel()
 	for _, gone := range []bool{false, true} {
 		var off atomic.Int64
 		d := skipping(t, testdb.New(t), &off)
@@ -150,6 +153,7 @@ func TestTheFlowOfAnEarlierLifeEndsAlthoughTheNewOneCannotStart(t *testing.T) {
 }
 
 func TestAFlowWhoseFirstNodeCannotStartCanBeCancelled(t *testing.T) {
+	t.Parallel()
 	var off atomic.Int64
 	d := skipping(t, testdb.New(t), &off)
 	s := graph.Spec{Key: "f", Nodes: []graph.NodeSpec{

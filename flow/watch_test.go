@@ -132,6 +132,7 @@ func TestAWatchEndsWithItsContextAndWithItsLoop(t *testing.T) {
 
 // Connections break again and again while the flow goes on: no change is lost, and none comes twice.
 func TestAWatchWhoseConnectionsBreakMissesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	chain := graph.Spec{Key: "f"}
 	for i := range 40 {
@@ -167,6 +168,7 @@ func TestAWatchWhoseConnectionsBreakMissesNothing(t *testing.T) {
 
 // Other watchers hold all seats: the flow is read now and then.
 func TestAWatchWithoutASeatTellsHowTheFlowEnds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.gate = make(chan struct{})
 	f := w.start(diamond("f"))
@@ -183,6 +185,7 @@ func TestAWatchWithoutASeatTellsHowTheFlowEnds(t *testing.T) {
 }
 
 func TestAWatchOfAStreamTellsOfEachNodeUntilItIsClosed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, err := w.flows.Append(t.Context(), "orders", "g", node("n0"))
 	require.NoError(t, err)

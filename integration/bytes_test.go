@@ -45,7 +45,7 @@ func (a *arena) sendLarge(n int, opts ...producer.Option) []string {
 // A worker that has room for a thousand tasks does not read a thousand large ones at once.
 func TestALookForTasksIsBoundedByBytes(t *testing.T) {
 	t.Parallel()
-	onEnginesAlone(t, withoutRace(func(t *testing.T, e Engine) {
+	onEnginesAlone(t, withoutRace(slowInLong(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const n = 300 // 75 MB
 		a.sendLarge(n)
@@ -69,7 +69,7 @@ func TestALookForTasksIsBoundedByBytes(t *testing.T) {
 		}
 		require.Greater(t, most, 10*largeBytes, "batches, and not single tasks")
 		require.LessOrEqual(t, most, 34<<20, "bytes of one look at what is due")
-	}))
+	})))
 }
 
 // What somebody decides by a task's state leaves its arguments where they are.

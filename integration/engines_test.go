@@ -225,13 +225,18 @@ type suite struct{ m *testing.M }
 
 // parallel scenarios mostly wait for leases and clocks, so more of them than there are
 // processors run at once.
-const parallel = "8"
+func parallel() string {
+	if raceDetector {
+		return "8"
+	}
+	return "14"
+}
 
 // Run starts the engines, says which are there, and runs the scenarios.
 func (s suite) Run() int {
 	flag.Parse()
 	if given := flag.Lookup("test.parallel"); given != nil && given.Value.String() == given.DefValue {
-		_ = flag.Set("test.parallel", parallel) // a number, so it cannot be refused
+		_ = flag.Set("test.parallel", parallel()) // a number, so it cannot be refused
 	}
 	if err := startEngines(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)

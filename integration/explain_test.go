@@ -30,7 +30,7 @@ import (
 // caught on their way, and the server explains each, with tens of thousands of tasks
 // around that it must not look at.
 func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
-	onEnginesAtFullSize(t, func(t *testing.T, e Engine) {
+	onEnginesAtFullSize(t, slowInLong(func(t *testing.T, e Engine) {
 		x := newExplaining(t, e)
 		x.crowd(e.Of(10_000, 3_000))
 		const batch = 50
@@ -98,7 +98,7 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 		}).within(t, 2*batch, batch)
 		x.explain("update", func() { x.write(finish(t, executing)) }).within(t, 2*batch, batch)
 		x.explain("findAndModify", func() { x.takeOver() }).within(t, 2, 1)
-	})
+	}))
 }
 
 // A query for due tasks walks only the range and the priorities that it names, whatever lies

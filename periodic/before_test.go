@@ -84,6 +84,7 @@ func (d *driven) end() {
 
 // Rules are told of ends now and then: a tick looks for itself.
 func TestARunThatEndedBeforeTheTickIsInNoTicksWay(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]schedule.Spec{
 		"overlap SKIP":        {Overlap: schedule.OverlapSkip},
 		"overlap CANCEL_PREV": {Overlap: schedule.OverlapCancelPrev},

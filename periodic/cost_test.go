@@ -77,6 +77,7 @@ func TestAnIdleEngineSendsOneCommandEveryFiveSeconds(t *testing.T) {
 // The end of the last run and the next tick are one decision. What the last tick planned leaves
 // the rule with it, and the ends leave their outboxes every few ticks.
 func TestATickCostsFourCommandsAndItsEndHardlyAnother(t *testing.T) {
+	t.Parallel()
 	c := newCounted(t)
 	r, err := c.p.Create(t.Context(), schedule.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"})
 	require.NoError(t, err)

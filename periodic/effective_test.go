@@ -17,6 +17,7 @@ import (
 // The engine reads which runs a worker has begun: a tick that comes while the newest run waits
 // has the attempt that the failure before it means, and one that comes while it runs has not.
 func TestATickIsJudgedByTheNewestRunThatAWorkerHasBegun(t *testing.T) {
+	t.Parallel()
 	db := testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})
 	require.NoError(t, err)

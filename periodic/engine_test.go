@@ -34,6 +34,7 @@ func engine(t *testing.T, run func(context.Context) error) {
 }
 
 func TestEveryTickRunsOnceAndHasARecord(t *testing.T) {
+	t.Parallel()
 	db := testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})
 	require.NoError(t, err)

@@ -160,6 +160,7 @@ func TestARunWhoseTaskRunsAgainGoesOnUntilItEndsOnceMore(t *testing.T) {
 
 // Both ends are found at once, the later one first: it lies among the tasks.
 func TestARunHasEndedAsTheNewestLifeOfItsTaskDid(t *testing.T) {
+	t.Parallel()
 	db, p, _, r, _ := runAgain(t)
 	prod, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
@@ -257,6 +258,7 @@ func TestARuleIsSwitchedInTheVersionThatWasSeen(t *testing.T) {
 
 // Without records a run is known by its task, whose type may have been another then.
 func TestARequestRunsOnceAlthoughTheTypeWasEditedInBetween(t *testing.T) {
+	t.Parallel()
 	db, p := worked(t, func() error { return nil })
 	s := schedule.Spec{Name: "n", Cron: "@yearly", Type: "tick", Log: schedule.LogNone}
 	r, err := p.Create(t.Context(), s)

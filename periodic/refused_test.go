@@ -24,6 +24,7 @@ import (
 // Where the database refuses what is decided about a rule, there is nothing to go on with at
 // once, however many ticks wait.
 func TestARefusedDecisionIsNotTriedAgainBeforeTheNextLook(t *testing.T) {
+	t.Parallel()
 	db := testdb.New(t)
 	var log strings.Builder
 	p, err := New(Config{Database: db, Logger: zerolog.New(&log)})
@@ -50,6 +51,7 @@ func TestARefusedDecisionIsNotTriedAgainBeforeTheNextLook(t *testing.T) {
 // The task of an earlier run cannot be cancelled while somebody's open transaction holds it.
 // The plans of the other rules are carried out meanwhile.
 func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
+	t.Parallel()
 	db := testdb.New(t)
 	p, err := New(Config{Database: db})
 	require.NoError(t, err)
@@ -103,6 +105,7 @@ func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
 // More lives of one instant than a sweep reads at a time, none of which can be read: there is
 // no way past them, and no use in looking at them for ever.
 func TestASweepOfEndsThatCannotBeReadComesToAnEnd(t *testing.T) {
+	t.Parallel()
 	db := testdb.New(t)
 	var log strings.Builder
 	p, err := New(Config{Database: db, Logger: zerolog.New(&log)})

@@ -35,6 +35,7 @@ import (
 //	sweep            another carries out what was left
 //	records          all records in their order
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	scenario.Files(t, func() func(scenario.Command) string {
 		var w *world
 		return func(c scenario.Command) string {

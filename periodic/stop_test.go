@@ -64,6 +64,7 @@ func TestAnEngineThatStopsCarriesOutWhatItHasDecided(t *testing.T) {
 }
 
 func TestADecisionWhoseAnswerIsLostIsCarriedOutAtOnce(t *testing.T) {
+	t.Parallel()
 	px, db, p, r := behind(t, nil)
 	lost := px.Set(proxy.Rule{Command: "update", Collection: "periodic_rules", Do: proxy.CutAfter})
 	_, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{})
@@ -77,6 +78,7 @@ func TestADecisionWhoseAnswerIsLostIsCarriedOutAtOnce(t *testing.T) {
 }
 
 func TestADecisionThatIsLostOnItsWayIsAnError(t *testing.T) {
+	t.Parallel()
 	px, db, p, r := behind(t, nil)
 	px.Set(proxy.Rule{Command: "update", Collection: "periodic_rules", Do: proxy.CutBefore, Times: 2}) // it is tried twice
 	_, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{})

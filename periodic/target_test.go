@@ -163,6 +163,7 @@ func TestTheAnswerDecidesARunOfASyncTarget(t *testing.T) {
 }
 
 func TestARequestThatTakesTooLongIsATimeout(t *testing.T) {
+	t.Parallel()
 	h := newHooks(t)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	r := h.start(&schedule.HTTPTarget{URL: url, Timeout: 50 * time.Millisecond})
@@ -229,6 +230,7 @@ func TestACompletionBeforeTheAnswerWins(t *testing.T) {
 }
 
 func TestACompletionThatDoesNotComeIsAFailedTimeoutAndALateOneIsRefused(t *testing.T) {
+	t.Parallel()
 	h := newHooks(t)
 	urls := make(chan string, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -280,6 +282,7 @@ func TestARunIsOneCallUnlessTheRuleSaysMore(t *testing.T) {
 }
 
 func TestCancelPrevAbortsTheCallInFlight(t *testing.T) {
+	t.Parallel()
 	h := newHooks(t)
 	began, aborted := make(chan bool, 10), make(chan bool, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) {

@@ -20,6 +20,7 @@ import (
 // A worker's and a type's document that nobody can read: the engine starts and decides, but
 // for the ticks of that type, of which is not known what it says to its tasks.
 func TestADocumentThatCannotBeReadStopsNoOtherTypesTicks(t *testing.T) {
+	t.Parallel()
 	db := testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})
 	require.NoError(t, err)
@@ -52,6 +53,7 @@ func TestADocumentThatCannotBeReadStopsNoOtherTypesTicks(t *testing.T) {
 }
 
 func TestATaskThatCannotBeReadKeepsNoOtherRunsEndBack(t *testing.T) {
+	t.Parallel()
 	db := testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})
 	require.NoError(t, err)

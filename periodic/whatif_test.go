@@ -49,6 +49,7 @@ func forecast(t *testing.T, minutes int, takes time.Duration, fails int, change 
 }
 
 func TestAForecastOfWhichNothingIsSaidLooksAtAWeekOfMinutesThatSucceed(t *testing.T) {
+	t.Parallel()
 	w := tickplan.WhatIf{Rule: ruleOf(t, schedule.Spec{Name: "n", Type: "t", Cron: "* * * * *"}, time.Time{}), From: monday, To: monday.AddDate(0, 1, 0)}
 	f, err := w.Forecast()
 	require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 )
 
 func TestAPlanCallsItsReceiverSignedWhenItIsERRORAndWhenItIsFINISH(t *testing.T) {
+	t.Parallel()
 	const key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 	own := callback.Key{AccessKey: "ak", Secret: "hunter2"}
 	var mu sync.Mutex

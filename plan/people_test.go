@@ -19,6 +19,7 @@ import (
 
 // A person has the task of a step run again, instead of a reset or before it.
 func TestATaskThatAPersonRetriesIsTheStep(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	prod, err := producer.New(producer.Config{Database: w.db})
 	require.NoError(t, err)

@@ -53,6 +53,7 @@ func TestEachStepRunsOnceAndThePlanMovesToTheHistory(t *testing.T) {
 }
 
 func TestAStepThatFailsStartsAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tries := 0
 	w.fails = func(args repeat.Args[string], _ int) error {

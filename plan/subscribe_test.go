@@ -17,6 +17,7 @@ import (
 )
 
 func TestResultsArePublishedAndASubscriptionResumes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	events, ended := make(chan plan.Event), make(chan error, 1)

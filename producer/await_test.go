@@ -37,6 +37,7 @@ func (b *bundle) awaiting(s Sent) <-chan awaited {
 }
 
 func TestAwaitReturnsTheResult(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	s := b.send(mail{})
 	got := b.awaiting(s)
@@ -46,6 +47,7 @@ func TestAwaitReturnsTheResult(t *testing.T) {
 }
 
 func TestAwaitOfATaskThatEndedWithoutSuccessIsATaskError(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	for want, end := range map[model.Status]func(id string){
 		model.StatusFailure: func(id string) { b.Run(id, lifecycle.Failed(failkind.Fatal, "no such user")) },
@@ -76,6 +78,7 @@ func TestAwaitOfATaskThatEndedWithoutSuccessIsATaskError(t *testing.T) {
 }
 
 func TestAwaitFollowsItsLifeIntoTheHistory(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	s := b.send(mail{}, Key("k"))
 	b.Run(s.ID, lifecycle.Success(fakeworker.Value(t, receipt{Bytes: 1})))
@@ -144,6 +147,7 @@ func TestAwaitEndsWithItsContextAndLeavesNothingBehind(t *testing.T) {
 }
 
 func TestAllAwaitsOfAProcessShareOneQuery(t *testing.T) {
+	t.Parallel()
 	counter := new(commandCounter)
 	b := setup(t, counter.watch(t))
 	const n = 200
@@ -184,6 +188,7 @@ func TestPausesBetweenLooksGrowToASecond(t *testing.T) {
 }
 
 func TestAwaitOutlastsADatabaseThatIsAway(t *testing.T) {
+	t.Parallel()
 	px := testdb.Behind(t)
 	b := setup(t, func(c *Config) {
 		o := options.Client().SetServerSelectionTimeout(50 * time.Millisecond)

@@ -34,6 +34,7 @@ func lose(px *proxy.Proxy, name string, how proxy.Action, n int) {
 }
 
 func TestASendThatMayHaveHappenedIsSafeToRepeatWithItsKey(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		action proxy.Action
 		stored bool
@@ -57,6 +58,7 @@ func TestASendThatMayHaveHappenedIsSafeToRepeatWithItsKey(t *testing.T) {
 }
 
 func TestASendWithoutKeyNamesTheOneItMadeUpWhenItFails(t *testing.T) {
+	t.Parallel()
 	b, px := behindProxy(t, false)
 	lose(px, "insert", proxy.CutAfter, 1)
 	sent, err := Send(t.Context(), b.p, mailType, mail{})
@@ -67,6 +69,7 @@ func TestASendWithoutKeyNamesTheOneItMadeUpWhenItFails(t *testing.T) {
 }
 
 func TestOneLostAnswerIsSettledByTheDriver(t *testing.T) {
+	t.Parallel()
 	b, px := behindProxy(t, true)
 	lose(px, "insert", proxy.CutAfter, 1)
 	require.True(t, b.send(mail{}, Key("k")).Created)
@@ -80,6 +83,7 @@ func TestOneLostAnswerIsSettledByTheDriver(t *testing.T) {
 }
 
 func TestASendManyThatWasCutOffNamesItsItemsAndMayBeRepeated(t *testing.T) {
+	t.Parallel()
 	b, px := behindProxy(t, false)
 	const n = maxChunk + 10 // two inserts, of which the first arrives
 	lose(px, "insert", proxy.CutAfter, 1)
@@ -123,6 +127,7 @@ func TestATaskThatTheDatabaseRefusesFailsAlone(t *testing.T) {
 }
 
 func TestACommandWhoseAnswerWasLostMayBeRepeated(t *testing.T) {
+	t.Parallel()
 	b, px := behindProxy(t, false)
 	s := b.send(mail{}, Key("k"))
 	b.Claim(s.ID, "w")
@@ -138,6 +143,7 @@ func TestACommandWhoseAnswerWasLostMayBeRepeated(t *testing.T) {
 }
 
 func TestWhileTheDatabaseIsAwayASendEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	b, px := behindProxy(t, true)
 	px.Cut()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -161,6 +167,7 @@ func TestASchemaOfALaterReleaseIsRefusedByNameOfTheRemedy(t *testing.T) {
 }
 
 func TestManySendersLearnTogetherThatTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
 	px := testdb.Behind(t)
 	b := setup(t, func(c *Config) {
 		o := options.Client().SetServerSelectionTimeout(2 * time.Second)

@@ -133,6 +133,7 @@ func TestASendManyOfLargeTasksIsSplit(t *testing.T) {
 }
 
 func TestExistingKeysOfASendManyAreTreatedAsTheirOptionSays(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	sent, err := SendMany(t.Context(), b.p, mailType, items(40))
 	require.NoError(t, err)

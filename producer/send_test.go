@@ -206,6 +206,7 @@ func TestAPrefixKeepsProducersApart(t *testing.T) {
 }
 
 func TestConcurrentSendsShareInserts(t *testing.T) {
+	t.Parallel()
 	counter := new(commandCounter)
 	b := setup(t, counter.watch(t))
 	b.send(mail{}) // schema and clock

@@ -84,6 +84,7 @@ func TestASubscriptionTellsALifeInOrder(t *testing.T) {
 }
 
 func TestASubscriptionTellsOnlyWhatItsFilterNames(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	for _, c := range []struct {
 		filter EventFilter
@@ -164,6 +165,7 @@ func TestASubscriptionResumesAfterAToken(t *testing.T) {
 }
 
 func TestSubscriptionsAreFewAndGiveTheirSeatsBack(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	one := EventFilter{Types: []string{"a", "b"}}
 	first := b.subscribe(one)
@@ -258,6 +260,7 @@ func TestNextMayBeGivenUpAndCalledAgain(t *testing.T) {
 }
 
 func TestASlowReaderLosesNothing(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	s := b.subscribe(EventFilter{})
 	const many = 2500 // more than the server sends at a time

@@ -263,6 +263,7 @@ func TestATokenThatThisReleaseCannotReadIsNone(t *testing.T) {
 }
 
 func TestWithoutTheDatabaseAChecksErrorIsNotAboutTheToken(t *testing.T) {
+	t.Parallel()
 	x := newGate(t)
 	text, _ := x.create(Wanted{})
 	x.accepts(text)
@@ -285,6 +286,7 @@ func TestWithoutTheDatabaseAChecksErrorIsNotAboutTheToken(t *testing.T) {
 }
 
 func TestAUseThatCannotBeWrittenIsOnlyLogged(t *testing.T) {
+	t.Parallel()
 	x := newGate(t)
 	text, token := x.create(Wanted{})
 	x.proxy.Set(proxy.Rule{Command: "update", Collection: "tokens", Times: -1, Do: proxy.CutBefore})

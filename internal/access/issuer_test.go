@@ -164,6 +164,7 @@ func TestEachKindOfKeyPairSigns(t *testing.T) {
 }
 
 func TestATokenWithoutARoleOrTenantGivesNoAccess(t *testing.T) {
+	t.Parallel()
 	x, p := issued(t, func(i *Issuer) { i.RoleClaim, i.TenantsClaim = "realm_access.roles", "https://example.org/tenants" })
 	said := func(roles, tenants any) string {
 		return p.token(map[string]any{"realm_access": map[string]any{"roles": roles}, "https://example.org/tenants": tenants})
@@ -201,6 +202,7 @@ func TestATokenCountsOnlyWithinItsTime(t *testing.T) {
 }
 
 func TestATokenThatIsNotOfTheIssuerOrNotForThisServerIsRefused(t *testing.T) {
+	t.Parallel()
 	x, p := issued(t)
 	x.accepts(p.token(nil))
 	other, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -232,6 +234,7 @@ func TestATokenThatIsNotOfTheIssuerOrNotForThisServerIsRefused(t *testing.T) {
 }
 
 func TestWrongTokensOfTheIssuerAreFailedSignIns(t *testing.T) {
+	t.Parallel()
 	x, p := issued(t)
 	right := p.token(nil)
 	x.accepts(right)
@@ -312,6 +315,7 @@ func TestNobodyWhoseKeyIsKnownWaitsWhileItIsReadAgain(t *testing.T) {
 // While the issuer does not answer, whoever has a token with a known key goes on, and nobody else is told that
 // the token is wrong.
 func TestTheIssuerIsAway(t *testing.T) {
+	t.Parallel()
 	x, p := issued(t)
 	text := p.token(nil)
 	for name, answer := range map[string]http.HandlerFunc{
@@ -347,6 +351,7 @@ func TestTheIssuerIsAway(t *testing.T) {
 
 // A host that takes connections and says nothing costs each check at most the limit of one call.
 func TestAnIssuerThatIsSilentHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	x, p := issued(t)
 	text := p.token(nil)
 	x.accepts(text)

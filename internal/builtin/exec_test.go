@@ -151,6 +151,7 @@ func TestLostLeaseLeavesNoTimeToTidyUp(t *testing.T) {
 }
 
 func TestProgramThatIgnoresTheRequestToEndIsKilled(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	pids, done := running(t, ctx, `trap '' TERM; `+twoSleepers)
@@ -167,6 +168,7 @@ func TestProgramHasATimeout(t *testing.T) {
 }
 
 func TestWhatAProgramLeavesBehindIsEnded(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
 	args := sh(`sleep 600 & echo $! > $F; echo done`)
 	args["env"] = map[string]string{"F": file}

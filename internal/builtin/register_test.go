@@ -16,6 +16,7 @@ import (
 )
 
 func TestBuiltinTypesRunTasks(t *testing.T) {
+	t.Parallel()
 	db := testdb.New(t)
 	p, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)

@@ -97,6 +97,7 @@ func (w *world) count(status model.Status) int64 {
 }
 
 func TestAJobChangesWhatItsFilterSelectsAndWasThereAtItsStart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const n = 2*PageSize + 7
 	w.send("mail", n)
@@ -147,6 +148,7 @@ func TestAJobGoesOnBehindItsCheckpointWhenItsWorkerIsGone(t *testing.T) {
 }
 
 func TestAWorkerThatStopsLeavesTheRestOfAJobToAnother(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const n = PageSize + 50
 	w.send("mail", n)
@@ -177,6 +179,7 @@ func TestAWorkerThatStopsLeavesTheRestOfAJobToAnother(t *testing.T) {
 }
 
 func TestAJobThatIsStoppedChangesNothingMore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.send("mail", PageSize+50)
 	v := w.start(&Job{Action: "cancel", Filter: &Filter{Type: "mail"}})

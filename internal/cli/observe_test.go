@@ -119,6 +119,7 @@ func TestHealthNeedsNoConfiguration(t *testing.T) {
 }
 
 func TestServeAnswersRequestsForItsShutdownDelay(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	for delay := time.Second; !s.answersFor(delay); delay *= 2 { // this machine took longer than that for two requests
 		require.Less(t, delay, 20*time.Second)

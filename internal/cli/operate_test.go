@@ -16,6 +16,7 @@ import (
 )
 
 func TestPauseHoldsTasksBackUntilResume(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	s.ok("db", "migrate")
 	require.Equal(t, "paused: exec\n", s.ok("pause", "exec").stdout)
@@ -225,6 +226,7 @@ func TestExplainSaysWhyATaskWaits(t *testing.T) {
 }
 
 func TestDevServesTheDirectoryItRunsIn(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	uri := s.uri
 	s.uri = ""
@@ -271,6 +273,7 @@ func TestEmbeddedServesAnyClient(t *testing.T) {
 }
 
 func TestAFileIsCompactedAndValidatedWhenNobodyHasIt(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	file := filepath.Join(s.dir, "db")
 	out, _, stop := s.start("embedded", "--addr", "127.0.0.1:0", "--path", file)

@@ -57,6 +57,7 @@ func words(command string) (args []string) {
 }
 
 func TestFilesInThePagesAreAccepted(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	files := blocks(t, "yaml")
 	require.NotEmpty(t, files)

@@ -24,6 +24,7 @@ func (s *session) settings(text string) (name string) {
 }
 
 func TestAFlagWinsOverAVariableOverTheFileOverTheDefault(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	file := s.settings("output: yaml\nuri: mongodb://nowhere.invalid\n")
 	require.Contains(t, s.ok("version").stdout, "mscheduler", "the default is a table")
@@ -154,6 +155,7 @@ func TestEachVariableReachesItsFlag(t *testing.T) {
 }
 
 func TestTheLogLevelFollowsTheFile(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	hangups := make(chan os.Signal, 1)
 	s.hangups = func() (<-chan os.Signal, func()) { return hangups, func() {} }
@@ -198,6 +200,7 @@ func TestTheLogLevelOfAFlagStays(t *testing.T) {
 }
 
 func TestCheckConfigShowsWhereEachSettingComesFrom(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	s.secret = strings.Repeat("cd", 32)
 	file := s.settings("work:\n  poll-interval: 2s\n  http-allow: [a.example.org, b.example.org]\n")

@@ -198,6 +198,7 @@ func TestATimeoutIsOfTheWaitAndNotOfConnecting(t *testing.T) {
 }
 
 func TestCancelReachesARunningTask(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	s.worker()
 	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["sleep","600"]}`)

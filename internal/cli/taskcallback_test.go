@@ -17,6 +17,7 @@ import (
 )
 
 func TestCallbacksOnTheCommandLine(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	s.secret = strings.Repeat("5c", 32)
 	var mu sync.Mutex

@@ -18,6 +18,7 @@ const hostile = "\x1b]0;pwned\a\x1b[2J\u202e\n-/x/y  Success"
 const raw = `[\x00-\x08\x0b-\x1f\x7f-\x9f\x{202a}-\x{202e}]`
 
 func TestWhatATargetAnswersReachesNoTerminalRaw(t *testing.T) {
+	t.Parallel()
 	s := newSession(t)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)

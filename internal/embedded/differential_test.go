@@ -36,10 +36,10 @@ func TestAnIndependentEngineAnswersTheSame(t *testing.T) {
 		t.Skipf("no engine to compare with: %v", gone)
 	}
 	require.NoError(t, err)
-	defer func() { require.NoError(t, other.Close()) }()
+	t.Cleanup(func() { require.NoError(t, other.Close()) }) // after the clients are disconnected, who would wait for it
 	ours, err := engine.Embedded(embedded.Options{}).Start(t.Context())
 	require.NoError(t, err)
-	defer func() { require.NoError(t, ours.Close()) }()
+	t.Cleanup(func() { require.NoError(t, ours.Close()) })
 	a, b := engine.Connect(t, ours.URI), engine.Connect(t, other.URI)
 
 	commands := embedded.EnvInt("MSCHEDULER_FUZZ_COMMANDS", 500)

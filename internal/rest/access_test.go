@@ -73,6 +73,7 @@ func (o operation) of(tenant string) string {
 }
 
 func TestWithoutATokenNothingButHealthAnswers(t *testing.T) {
+	t.Parallel()
 	w := guarded(t)
 	open := map[string]int{ // all others need a token
 		"GET /livez": 200, "GET /readyz": 200, "/": 404, // health, and what is not there
@@ -254,6 +255,7 @@ func TestAServerWithoutTokensAnswersToItsMachineOnly(t *testing.T) {
 }
 
 func TestTheFirstTokenClosesAServerThatWasOpen(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok("GET", "/api/v1/tasks", "")
 	mine := w.with(access.Viewer)
@@ -296,6 +298,7 @@ func TestAServerWithoutTokensAnswersNobodyBehindAProxy(t *testing.T) {
 }
 
 func TestARevokedTokenHearsNoMoreEvents(t *testing.T) {
+	t.Parallel()
 	w := guarded(t)
 	all := w.with(access.Admin)
 	mine := w.with(access.Viewer)

@@ -45,6 +45,7 @@ func (w *statusSeen) WriteHeader(status int) {
 func (w *statusSeen) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func TestTheErrorsOfAnOperationAreThoseOfItsKind(t *testing.T) {
+	t.Parallel()
 	text, err := newWorld(t).api.DescriptionJSON()
 	require.NoError(t, err)
 	var doc struct {

@@ -77,6 +77,7 @@ func TestEveryOperationThatChangesSomethingIsInTheAudit(t *testing.T) {
 }
 
 func TestTheAuditSaysWhatAChangeHasChanged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k", "priority": 3, "start_time": "2100-01-01T00:00:00Z", "args": {"text": "dear"}}`)
 	w.as("If-Match", "*").ok("PATCH", "/api/v1/tasks/-/mail/k", `{"priority": 7}`)
@@ -136,6 +137,7 @@ func TestTheAuditHasNoSecrets(t *testing.T) {
 
 // Without an entry there is no change.
 func TestNothingIsChangedThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
 	p := testdb.Behind(t)
 	client, err := mongo.Connect(options.Client().ApplyURI(p.URI()))
 	require.NoError(t, err)

@@ -30,6 +30,7 @@ func (w *world) runJobs() {
 }
 
 func TestManyTasksAreCountedThenChangedByAJob(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 3 {
 		w.ok("POST", "/api/v1/tasks", fmt.Sprintf(`{"type": "mail", "key": "%d", "held": true}`, i))

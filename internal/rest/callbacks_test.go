@@ -25,6 +25,7 @@ func TestACompletionNeedsOnlyItsOwnToken(t *testing.T) {
 }
 
 func TestEachPartOfTheServerCanBeLeftOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *rest.Config) { c.NoTokens, c.NoAPI = false, true })
 	require.Equal(t, http.StatusNotFound, w.with(access.Admin).do("GET", "/api/v1/tasks", "").status)
 	require.Equal(t, http.StatusNotFound, w.do("GET", "/docs/", "").status)

@@ -19,6 +19,7 @@ func found(body map[string]any) map[string]string {
 }
 
 func TestTheDeploymentIsExamined(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok("POST", "/api/v1/tasks", `{"type": "lonely"}`)
 	w.ok("POST", "/api/v1/types/mail/pause", `{"note": "the relay is down"}`)

@@ -10,6 +10,7 @@ import (
 
 // The parts . and .. are taken out of paths, so nothing gets a name that would have no address.
 func TestNothingIsNamedByDots(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, dots := range []string{".", ".."} {
 		for _, c := range []struct{ field, path, body string }{

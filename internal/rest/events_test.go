@@ -68,6 +68,7 @@ func (x *watching) next() (e told) {
 }
 
 func TestEventsAreToldInOrderAndAClientGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	all, mine := w.watch("", ""), w.watch("?type=mail&tenant=acme&kind=sent,ended", "")
 	for _, body := range []string{`{"type": "sms", "key": "a"}`, `{"type": "mail", "key": "b"}`, `{"type": "mail", "key": "c", "tenant": "acme"}`} {

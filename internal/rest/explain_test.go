@@ -19,6 +19,7 @@ func TestATaskIsExplained(t *testing.T) {
 }
 
 func TestAnExplanationTellsATenantNothingOfOthers(t *testing.T) {
+	t.Parallel()
 	w := guarded(t)
 	all := w.with(access.Admin)
 	all.as("If-None-Match", "*").ok("PUT", "/api/v1/types/mail", `{"max_running": 1}`)

@@ -84,6 +84,7 @@ const diamond = `{"key": "order/7", "args": {"n": 10}, "description": "an order"
 	{"id": "d", "type": "t", "after": ["b", "c"], "args": {"n": {"$output": "b.n"}}}]}`
 
 func TestAFlowIsDrivenToItsEndThroughTheAPI(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const order = flowsAt + "/-/order%2F7"
 	decide := w.engine()
@@ -148,6 +149,7 @@ func TestAnIdempotencyKeyIsTheKeyOfAFlowWithoutOne(t *testing.T) {
 }
 
 func TestTheNodesOfAFlowSayWhenTheyWereReadyAndRan(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	decide := w.engine()
 	w.ok("POST", flowsAt, `{"key": "k", "nodes": [{"id": "a", "type": "t"}, {"id": "b", "type": "t", "after": ["a"]}, {"id": "c", "type": "t", "after": ["b"]}]}`)
@@ -207,6 +209,7 @@ func TestWhatIsWrongWithAFlowIsToldByFieldAndNodeAndNothingIsWritten(t *testing.
 }
 
 func TestChangesOfFlowsAreRefusedByField(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok("POST", flowsAt, `{"key": "k", "nodes": [
 		{"id": "approve", "ask": {"title": "Is it correct?", "fields": [{"name": "amount", "kind": "number", "required": true}, {"name": "final", "kind": "bool"}]}},
@@ -256,6 +259,7 @@ func TestAFlowIsDrawn(t *testing.T) {
 }
 
 func TestFlowsAreListedPageByPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 5 {
 		w.ok("POST", flowsAt, fmt.Sprintf(`{"key": "k%d", "nodes": [{"id": "a", "type": "t"}]}`, i))
@@ -298,6 +302,7 @@ func TestFlowsAreListedPageByPage(t *testing.T) {
 
 // A stream of the scene acme has an id that a flow of the tenant acme could have.
 func TestAStreamIsNoFlowOfATenant(t *testing.T) {
+	t.Parallel()
 	w := guarded(t)
 	all, mine := w.with(access.Admin), w.with(access.Admin, "acme")
 	all.ok("POST", streamsAt+"/acme/k/nodes", `{"nodes": [{"id": "a", "type": "t"}]}`)
@@ -318,6 +323,7 @@ func TestAStreamIsNoFlowOfATenant(t *testing.T) {
 }
 
 func TestAServerNeedsAKeyForTheSecretsOfFlows(t *testing.T) {
+	t.Parallel()
 	const signed = `{"key": "k", "callback": {"success": {"url": "https://example.org/x"}, "security": {"type": "aksk", "ak": "a", "sk": "very secret"}}, "nodes": [{"id": "a", "type": "t"}]}`
 	require.Contains(t, newWorld(t).fails(http.StatusUnprocessableEntity, "POST", flowsAt, signed), "body.callback.security.keys[0].sk")
 	w := newWorld(t, func(c *rest.Config) { c.SecretKey = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f" })
@@ -337,6 +343,7 @@ func TestOddPathsOfFlowsAreRefusedAndNotErrors(t *testing.T) {
 }
 
 func TestNodesHavePages(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var nodes, want []any
 	for i := range 25 {

@@ -80,6 +80,7 @@ func TestRepeatedRequestsAreThoseOfOneSubject(t *testing.T) {
 
 // A later token of the same person may be for other tenants: it gets no answer about those of the first one.
 func TestAFirstAnswerIsForATokenOfTheSameTenants(t *testing.T) {
+	t.Parallel()
 	w, token := issued(t)
 	with := func(tenants any) *world {
 		return w.by(token(map[string]any{"roles": "root", "tenants": tenants})).as("Idempotency-Key", "k")

@@ -15,6 +15,7 @@ import (
 )
 
 func TestARepetitionGetsTheFirstAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t).as("Idempotency-Key", "request-1")
 	for path, body := range map[string]string{
 		"/api/v1/tasks":       `{"type": "mail", "args": {"to": "a@example.org"}}`,
@@ -46,6 +47,7 @@ func TestAKeyIsForOneRequest(t *testing.T) {
 }
 
 func TestARefusalIsNotTheAnswerToACorrectedRequest(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t).as("Idempotency-Key", "request-1")
 	w.fails(http.StatusUnprocessableEntity, "POST", "/api/v1/tasks", `{"type": "mail", "priority": 99}`)
 	require.Equal(t, true, w.ok("POST", "/api/v1/tasks", `{"type": "mail"}`)["created"])
@@ -53,6 +55,7 @@ func TestARefusalIsNotTheAnswerToACorrectedRequest(t *testing.T) {
 }
 
 func TestTheKeysOfTwoTokensAreNotTheSame(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one, two := w.with(access.Operator, "acme"), w.with(access.Operator, "globex")
 	first := one.as("Idempotency-Key", "request-1").ok("POST", "/api/v1/tasks", `{"type": "mail"}`)
@@ -63,6 +66,7 @@ func TestTheKeysOfTwoTokensAreNotTheSame(t *testing.T) {
 
 // The process dies after it has stored a task, or cannot store its answer: the repetition makes no other.
 func TestWhatAnAnswerWasNotStoredOfIsDoneOnce(t *testing.T) {
+	t.Parallel()
 	px := testdb.Behind(t)
 	w := newWorld(t, func(c *rest.Config) { c.Database = testdb.Through(t, px) })
 	w = w.as("Idempotency-Key", "request-1")
@@ -80,6 +84,7 @@ func TestWhatAnAnswerWasNotStoredOfIsDoneOnce(t *testing.T) {
 
 // The process died before it enabled the rule, or before it stored its answer: the rule is there.
 func TestARuleWhoseAnswerWasNotStoredIsCreatedOnceAndEnabled(t *testing.T) {
+	t.Parallel()
 	const body = `{"name": "nightly", "cron": "@daily", "type": "mail"`
 	for what, left := range map[string]string{"created": body + `}`, "enabled": body + `, "enabled": true}`} {
 		t.Run(what, func(t *testing.T) {

@@ -35,6 +35,7 @@ func TestThePageIsFoundBelowItsMount(t *testing.T) {
 
 // Examples are what people begin with: each operation that takes a body has one, and takes it.
 func TestEachOperationTakesTheExampleOfItsBody(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t).as("If-Match", "*")
 	var doc struct {
 		Paths map[string]map[string]struct {

@@ -11,6 +11,7 @@ import (
 
 // Lists by the begin of a name are ranges of an index on tenant and name, with pages.
 func TestRulesFlowsAndPlansAreFoundByTheBeginOfTheirNames(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, tenant := range []string{"a", "b"} {
 		for _, name := range []string{"order", "order-1", "order-2", "order/x.y", "ordeo", "ordes", "Order"} {

@@ -43,6 +43,7 @@ func (w *world) pages(path, things, value string) (all []any) {
 }
 
 func TestARuleIsCreatedReadChangedAndDeleted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.fails(http.StatusNotFound, "GET", nightly, "")
 	created := w.do("POST", periodics, `{"name": "nightly", "cron": "0 30 2 * * *", "type": "report", "args": {"to": "ann"}, "jitter": "10s"}`)
@@ -80,6 +81,7 @@ func TestARuleIsCreatedReadChangedAndDeleted(t *testing.T) {
 }
 
 func TestEachWrongFieldOfARuleIsNamedAndNothingIsStored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for body, fields := range map[string][]string{
 		`{}`: {"body.name", "body.cron", "body.type"},
@@ -128,6 +130,7 @@ func TestTheSecretsOfARuleAreStoredButNotShown(t *testing.T) {
 }
 
 func TestTheDefinitionOfARuleIsWhatStoresItAgain(t *testing.T) {
+	t.Parallel()
 	w := sealed(t)
 	w.fails(http.StatusNotFound, "GET", nightly+"/definition", "")
 	w.ok("POST", periodics, `{"name": "nightly", "cron": "30 2 * * *", "timezone": "Europe/Berlin", "jitter": "90s", "enabled": true, "catch_up": {"mode": "FULL", "window": "2h"},
@@ -144,6 +147,7 @@ func TestTheDefinitionOfARuleIsWhatStoresItAgain(t *testing.T) {
 }
 
 func TestRulesAreListedPageByPageAlsoWhereOneCannotBeRead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, name := range []string{"a", "b", "c", "d/e f"} {
 		w.ok("POST", periodics, fmt.Sprintf(`{"name": %q, "cron": "@daily", "type": "t"}`, name))
@@ -164,6 +168,7 @@ func TestRulesAreListedPageByPageAlsoWhereOneCannotBeRead(t *testing.T) {
 }
 
 func TestARuleIsEnabledAndDisabled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok("POST", periodics, `{"name": "nightly", "cron": "@daily", "type": "t"}`)
 	w.as("If-Match", `"7"`).fails(http.StatusPreconditionFailed, "POST", nightly+"/enable", "")

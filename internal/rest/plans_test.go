@@ -22,6 +22,7 @@ const (
 )
 
 func TestAPlanIsPublishedOncePerID(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.fails(http.StatusNotFound, "GET", report, "")
 	first := w.do("POST", plans, fmt.Sprintf(later, "report"))
@@ -102,6 +103,7 @@ func TestThePreviewOfAPlanWritesNothing(t *testing.T) {
 }
 
 func TestPlansAreListedByFiltersAndPageByPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 5 {
 		w.ok("POST", plans, fmt.Sprintf(`{"plan_id": "p%d", "tenant": "t%d", "station": "s%d", "plan_type": "time", "plan_time": "2100-01-01T00:00:00Z", "messages": [1]}`, i, i%2, i%2))
@@ -129,6 +131,7 @@ func TestPlansAreListedByFiltersAndPageByPage(t *testing.T) {
 }
 
 func TestAPlanThatCannotBeReadBreaksNoList(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 5 {
 		w.ok("POST", plans, fmt.Sprintf(later, fmt.Sprintf("p%d", i)))
@@ -145,6 +148,7 @@ func TestAPlanThatCannotBeReadBreaksNoList(t *testing.T) {
 }
 
 func TestResultsOfAPlanAreListedPageByPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.fails(http.StatusNotFound, "GET", report+"/results", "")
 	w.ok("POST", plans, fmt.Sprintf(later, "report"))
@@ -177,6 +181,7 @@ func TestAPlanIsResetOnlyIfItIsAnError(t *testing.T) {
 
 // The results of a month are found among any number of others, also where steps were late.
 func TestResultsAreFoundByTheTimesOfTheirSteps(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok("POST", "/api/v1/plans", `{"plan_id": "p", "station": "t", "plan_type": "minute", "plan_value": 1, "plan_repet": 100000, "plan_time": "2026-01-01T00:00:00Z", "messages": [1]}`)
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -68,6 +68,7 @@ func TestBadRequestsOfAWorkerAreRefused(t *testing.T) {
 
 // Of many that wait for the same, one asks the database; each task goes to one of them.
 func TestWaitingFetchesShareAQuestionAndEachGetsATask(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const workers = 20
 	got := make(chan answer, workers)
@@ -108,6 +109,7 @@ func TestATaskForOneOfManyThatWaitIsFound(t *testing.T) {
 
 // What is fetched for a worker that closed its connection is due again at once.
 func TestTasksOfAWorkerThatIsGoneAreGivenBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ctx, leave := context.WithCancel(t.Context())
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url+"/api/v1/pull/fetch", strings.NewReader(`{"worker_id": "gone", "types": ["mail"], "wait": "50s"}`))

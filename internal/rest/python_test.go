@@ -13,6 +13,7 @@ import (
 
 // The worker of the docs, as somebody would start it.
 func TestTheWorkerInPythonRunsTasks(t *testing.T) {
+	t.Parallel()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("python3 is not installed")

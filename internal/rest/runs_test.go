@@ -20,6 +20,7 @@ func runAt(tenant string, id any) string {
 }
 
 func TestATriggerStartsOneRunForEachRequest(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok("POST", periodics, `{"name": "nightly", "cron": "@daily", "type": "report", "max_concurrency": 1, "concurrency": "SKIP"}`)
 	first := w.as("Idempotency-Key", "request-1").ok("POST", nightly+"/trigger", "")
@@ -39,6 +40,7 @@ func TestATriggerStartsOneRunForEachRequest(t *testing.T) {
 }
 
 func TestABackfillRunsPastTicksOncePerRequest(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok("POST", periodics, `{"name": "nightly", "cron": "@daily", "type": "report", "max_concurrency": 1}`)
 	const days = `{"from": "2026-01-01T00:00:00Z", "to": "2026-01-04T00:00:00Z"}`
@@ -64,6 +66,7 @@ func TestABackfillRunsPastTicksOncePerRequest(t *testing.T) {
 }
 
 func TestRunsAreListedByFiltersAndPageByPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, tenant := range []string{"a", "b"} {
 		w.ok("POST", periodics, fmt.Sprintf(`{"name": "nightly", "cron": "@daily", "type": "report", "tenant": %q}`, tenant))
@@ -91,6 +94,7 @@ func TestRunsAreListedByFiltersAndPageByPage(t *testing.T) {
 }
 
 func TestARunIsReadAndCancelled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok("POST", periodics, `{"name": "nightly", "cron": "@daily", "type": "report", "max_concurrency": 1}`)
 	first := w.ok("POST", nightly+"/trigger", "")["run"]

@@ -10,6 +10,7 @@ import (
 )
 
 func TestTasksAreSearchedByErrorAndArguments(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for key, args := range map[string]string{"a": `{"order": {"id": 17}, "to": "ann, bob"}`, "b": `{"order": {"id": 18}, "to": "ann"}`, "c": `{"order": {"id": 17}}`} {
 		w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "`+key+`", "args": `+args+`}`)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestSeriesSayWhatHasHappenedSlotBySlot(t *testing.T) {
+	t.Parallel()
 	w := guarded(t)
 	all, mine := w.with(access.Admin), w.with(access.Viewer, "mine")
 	for i := range 3 {

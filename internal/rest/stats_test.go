@@ -11,6 +11,7 @@ import (
 )
 
 func TestStatsSayWhatWaitsAndWhatHasEnded(t *testing.T) {
+	t.Parallel()
 	w := guarded(t)
 	all, mine := w.with(access.Admin), w.with(access.Viewer, "mine")
 	all.as("If-None-Match", "*").ok("PUT", "/api/v1/types/short", `{"retention": "1h"}`)

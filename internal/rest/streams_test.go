@@ -16,6 +16,7 @@ import (
 const streamsAt = "/api/v1/streams"
 
 func TestNodesAreAppendedToAStreamAndRun(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const stream = streamsAt + "/orders/17%2Fa"
 	w.fails(http.StatusNotFound, "GET", stream, "")
@@ -55,6 +56,7 @@ func TestNodesAreAppendedToAStreamAndRun(t *testing.T) {
 }
 
 func TestStreamsThatWaitForAPersonAreListedPageByPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	decide := w.engine()
 	w.ok("POST", streamsAt+"/s/runs/nodes", `{"nodes": [{"type": "later"}]}`)
@@ -78,6 +80,7 @@ func TestStreamsThatWaitForAPersonAreListedPageByPage(t *testing.T) {
 }
 
 func TestAPendingNodeOfAStreamIsResolvedOrRetried(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const stream = streamsAt + "/s/g"
 	decide := w.engine()
@@ -99,6 +102,7 @@ func TestAPendingNodeOfAStreamIsResolvedOrRetried(t *testing.T) {
 }
 
 func TestWhatIsWrongWithAnAppendIsToldAndNothingIsStored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const stream = streamsAt + "/s/g"
 	errs := w.fails(http.StatusUnprocessableEntity, "POST", stream+"/nodes", `{"nodes": [{"type": "t"}, {"id": "a b", "type": "", "after": ["x"], "wait": "5m", "priority": 12}, {"id": "c", "type": "t"}, {"id": "c", "type": "t"}]}`)
@@ -118,6 +122,7 @@ func TestWhatIsWrongWithAnAppendIsToldAndNothingIsStored(t *testing.T) {
 }
 
 func TestStreamsAreListedPageByPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	decide := w.engine()
 	for i := range 5 {

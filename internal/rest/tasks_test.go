@@ -74,6 +74,7 @@ func TestEachWrongFieldIsNamedAndNothingIsStored(t *testing.T) {
 }
 
 func TestTasksAreListedPageByPage(t *testing.T) {
+	t.Parallel()
 	for sort, want := range map[string][]any{"id": {"k0", "k2", "k4", "k1", "k3"}, "-id": {"k3", "k1", "k4", "k2", "k0"}} {
 		t.Run(sort, func(t *testing.T) { listsPageByPage(t, sort, want) })
 	}
@@ -134,6 +135,7 @@ func TestAWaitEndsWhenItsTimeIsOverAndWhenTheServerStops(t *testing.T) {
 }
 
 func TestAServiceMountsTheAPIUnderAPathOfItsOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *rest.Config) { c.Mount = "/scheduler" })
 	require.EqualValues(t, 0, w.ok("GET", "/api/v1/tasks/count", "")["count"])
 	require.Equal(t, "/scheduler/", at(w.ok("GET", "/api/v1/openapi.json", ""), "servers.0.url"))
@@ -181,6 +183,7 @@ func TestATaskIsChangedOnlyAsItWasRead(t *testing.T) {
 }
 
 func TestLivesHavePages(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var want []any
 	first := w.ok("POST", "/api/v1/tasks", `{"type": "t", "key": "k"}`)

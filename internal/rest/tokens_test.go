@@ -14,6 +14,7 @@ import (
 )
 
 func TestAnAdminCreatesListsAndRevokesTokens(t *testing.T) {
+	t.Parallel()
 	w := guarded(t)
 	all := w.with(access.Admin)
 	made := all.ok("POST", "/api/v1/tokens", `{"name": "shop", "role": "operator", "tenants": ["shop", "-"], "expires_in": "90d"}`)
@@ -71,6 +72,7 @@ func TestAnAdminCreatesListsAndRevokesTokens(t *testing.T) {
 }
 
 func TestATokenThatIsNotRightIsNotCreated(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for body, field := range map[string]string{
 		`{"role": "viewer"}`: "body.name", `{"name": "n", "role": "king"}`: "body.role", `{"name": "n", "role": "viewer", "tenants": []}`: "body.tenants",

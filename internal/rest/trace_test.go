@@ -19,6 +19,7 @@ const (
 )
 
 func TestATaskThatIsSentOverHTTPBelongsToTheCallersTrace(t *testing.T) {
+	t.Parallel()
 	spans := tracetest.NewInMemoryExporter()
 	w := newWorld(t, func(c *rest.Config) { c.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)) })
 	w.header = http.Header{"Traceparent": {callersParent}, "Tracestate": {"shop=1"}}
@@ -58,6 +59,7 @@ func TestARequestThatIsRefusedHasNoSpan(t *testing.T) {
 }
 
 func TestATraceOfARequestIsHandedOnWithoutAProvider(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.header = http.Header{"Traceparent": {callersParent}}
 	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k"}`)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestTypesAreStoredReadPausedAndDeleted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const mail = "/api/v1/types/mail"
 	w.fails(http.StatusNotFound, "GET", mail, "")

@@ -13,6 +13,7 @@ import (
 // One document that a later release or a person wrote hides none of the others, on no page of its list. The list
 // names it, with the reason.
 func TestADocumentThatCannotBeReadBreaksNoList(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok("POST", periodics, `{"name": "nightly", "cron": "@daily", "type": "t"}`)
 	rule := w.ok("GET", nightly, "")["id"].(string)
@@ -51,6 +52,7 @@ func TestADocumentThatCannotBeReadBreaksNoList(t *testing.T) {
 }
 
 func TestWorkersAndTypesAreListedPageByPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var workers, types []any
 	for i := range 5 {

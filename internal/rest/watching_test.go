@@ -50,6 +50,7 @@ func (w *world) change(tenant string) {
 }
 
 func TestRunsFlowsAndWorkersAreToldNextToTasksAndInOneOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	x := w.watch(everything, "")
 	st := w.store()
@@ -80,6 +81,7 @@ func TestRunsFlowsAndWorkersAreToldNextToTasksAndInOneOrder(t *testing.T) {
 }
 
 func TestATokenOfATenantWatchesOnlyItsRunsAndFlows(t *testing.T) {
+	t.Parallel()
 	w := guarded(t)
 	all, mine := w.with(access.Admin), w.with(access.Viewer, "mine")
 	everyone := all.watch("?of=flows", "")
@@ -104,6 +106,7 @@ func TestATokenOfATenantWatchesOnlyItsRunsAndFlows(t *testing.T) {
 }
 
 func TestWithoutChangeStreamsRunsFlowsAndWorkersArePolled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.api.Poll(10 * time.Millisecond)
 	w.fails(http.StatusServiceUnavailable, "GET", "/api/v1/events", "")
@@ -123,6 +126,7 @@ func TestWithoutChangeStreamsRunsFlowsAndWorkersArePolled(t *testing.T) {
 
 // However many watch everything, the process has one change stream, and reads what has changed once.
 func TestManyListenersOfEverythingShareOneStreamAndItsReads(t *testing.T) {
+	t.Parallel()
 	var streams, reads atomic.Int64
 	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {

@@ -14,6 +14,7 @@ import (
 )
 
 func TestAWorkerIsDrainedAndResumed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	st, err := store.Open(store.Config{Database: w.db})
 	require.NoError(t, err)

@@ -137,15 +137,19 @@ func (p planner) Complete(w store.Decision[*graph.Flow], mark string, _ time.Tim
 	if w.After.Decision == w.Before.Decision { // not completed before
 		w.After.Decision = mark
 	}
-	return p.complete(w.After, p.store.Flows.PlanIDs(w.Before))
+	known := map[string]bool{}
+	for i := range w.Before.Planned {
+		known[w.Before.Planned[i].ID] = true
+	}
+	return p.complete(w.After, known)
 }
 
 // complete gives the tasks that a flow plans, but for the known plans, what a send of their types
 // gives to its tasks.
-func (f *Flows) complete(doc *graph.Flow, known []string) error {
+func (f *Flows) complete(doc *graph.Flow, known map[string]bool) error {
 	for i := range doc.Planned {
 		pl := &doc.Planned[i]
-		if pl.Task == nil || slices.Contains(known, pl.ID) {
+		if pl.Task == nil || known[pl.ID] {
 			continue
 		}
 		if err := f.types.Give(pl.Task); err != nil {

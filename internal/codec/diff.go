@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -64,7 +65,7 @@ func Changes(before, after any) (set, unset bson.Raw, err error) {
 	d.set, d.unset = d.set[:0], d.unset[:0]
 	if !d.fields(p, "", was, is) {
 		_, err := writeByDriver(after)
-		return nil, nil, err
+		return nil, nil, cmp.Or(err, fmt.Errorf("a field of %T cannot be stored", after))
 	}
 	for fields, out := range map[*[]byte]*bson.Raw{&d.set: &set, &d.unset: &unset} {
 		if len(*fields) > 0 {

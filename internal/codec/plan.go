@@ -99,10 +99,18 @@ var taskColumns = columns{shared: sharedTexts}
 // must is the plan of a type that has one.
 func (c columns) must(t reflect.Type) plan {
 	p, ok := c.plan(t)
-	if !ok || slices.ContainsFunc(p, func(c column) bool { return c.kind == kindOther }) {
+	if !ok || slices.ContainsFunc(p, column.needsDriver) {
 		panic(fmt.Sprintf("codec: the struct tags of %s", t))
 	}
 	return p
+}
+
+// needsDriver reports whether something in the column is left to the driver.
+func (c column) needsDriver() bool {
+	if c.of != nil {
+		return c.of.needsDriver()
+	}
+	return c.kind == kindOther || slices.ContainsFunc(c.fields, column.needsDriver)
 }
 
 // plan reads the struct tags of a type. ok says that all of them are known here.

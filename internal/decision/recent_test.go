@@ -46,3 +46,15 @@ func TestADocumentWhosePlansStillStandIsRemembered(t *testing.T) {
 	_, drop = known()
 	require.False(t, drop)
 }
+
+func TestPlansAreAmongOthersInTheirOrder(t *testing.T) {
+	for _, c := range []struct {
+		some, others []string
+		want         bool
+	}{
+		{nil, nil, true}, {[]string{"a", "c"}, []string{"a", "b", "c"}, true}, {[]string{"c"}, []string{"a", "b", "c"}, true},
+		{[]string{"a", "d"}, []string{"a", "b", "c"}, false}, {[]string{"a", "a"}, []string{"a", "b"}, false}, {[]string{"a"}, nil, false},
+	} {
+		require.Equal(t, c.want, amongInOrder(c.some, c.others), "%v of %v", c.some, c.others)
+	}
+}

@@ -211,8 +211,20 @@ func (d *Decider[D]) carriedOut(docs []D) {
 func (d *Decider[D]) known(doc D) (stripped D, all bool) {
 	c, there := d.carried[d.Documents.ID(doc)]
 	plans := d.Documents.PlanIDs(doc)
-	if !there || len(plans) == 0 || slices.ContainsFunc(plans, func(id string) bool { return !slices.Contains(c.plans, id) }) {
+	if !there || len(plans) == 0 || !amongInOrder(plans, c.plans) {
 		return doc, false
 	}
 	return d.Planner.WithoutPlans(doc), true
+}
+
+// amongInOrder reports whether all of some are among the others, in their order: plans are added at the end alone.
+func amongInOrder(some, others []string) bool {
+	for _, id := range some {
+		i := slices.Index(others, id)
+		if i < 0 {
+			return false
+		}
+		others = others[i+1:]
+	}
+	return true
 }

@@ -236,6 +236,11 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 	if n := len(save.Value); n > MaxSaved {
 		return j, fmt.Errorf("flow %s, node %s: join function %q saves %d bytes; at most %d are allowed", f.ID, v.ID, v.Custom, n, MaxSaved)
 	}
+	if save.Type != 0 || len(save.Value) > 0 {
+		if bad := save.Validate(); bad != nil {
+			return j, fmt.Errorf("flow %s, node %s: join function %q saves a value that is not BSON: %w", f.ID, v.ID, v.Custom, bad)
+		}
+	}
 	j.verdict, j.context = verdict, save
 	switch {
 	case verdict == graph.NodeReady, verdict == graph.NodeSkipped:

@@ -19,11 +19,15 @@ func changed[T any](before, after *T, also ...bson.E) (bson.D, error) {
 		return nil, err
 	}
 	if len(also) > 0 {
+		more, err := bson.Marshal(bson.D(also))
+		if err != nil {
+			return nil, err
+		}
 		start, doc := bsoncore.AppendDocumentStart(nil)
 		if set != nil {
 			doc = append(doc, set[4:len(set)-1]...)
 		}
-		set, _ = bsoncore.AppendDocumentEnd(appendFields(also)(doc), start) // which start begins
+		set, _ = bsoncore.AppendDocumentEnd(append(doc, more[4:len(more)-1]...), start) // which start begins
 	}
 	update := bson.D{}
 	if set != nil {

@@ -20,14 +20,17 @@ type change struct {
 
 // statementsOf are the statements of changes. Changes that are equal but for their ids are one statement:
 // the server reads, plans and answers it once.
-func statementsOf(changes []change) []statement {
+func statementsOf(changes []change) ([]statement, error) {
 	var out []statement
 	equal := map[string]int{} // their statement, by their bytes
 	for i := range changes {
 		c := &changes[i]
 		st := statement{ids: []string{c.id}, guard: appendFields(c.guard), upsert: c.upsert}
 		if c.update != nil {
-			st.update = encoded(c.update)
+			var err error
+			if st.update, err = bson.Marshal(c.update); err != nil {
+				return nil, &FatalError{Reason: "encoding an update of " + c.id, Err: err}
+			}
 		}
 		if c.upsert { // an update of several documents makes one at most
 			out = append(out, st)
@@ -41,7 +44,7 @@ func statementsOf(changes []change) []statement {
 		equal[bytes] = len(out)
 		out = append(out, st)
 	}
-	return out
+	return out, nil
 }
 
 func (c *change) model() mongo.WriteModel {
@@ -72,7 +75,10 @@ func (s *core) sendEach(ctx context.Context, coll *mongo.Collection, doing strin
 		}
 		return x, nil
 	}
-	statements := statementsOf(changes)
+	statements, err := statementsOf(changes)
+	if err != nil {
+		return executed{}, err
+	}
 	x, err := s.send(ctx, coll, doing, statements, Patience)
 	if Unreachable(err) && ctx.Err() == nil {
 		x, err = s.send(ctx, coll, doing, statements, Patience)

@@ -136,7 +136,11 @@ func (s *Tasks) removeOutbox(ctx context.Context, coll *mongo.Collection, carrie
 		alone := bson.D{d("outbox", bson.D{d("$size", 1)}), d("outbox.0.kind", c.Entry.Kind), d("outbox.0.rev", c.Entry.Rev)}
 		last[i] = change{id: c.Life.storedID(), guard: alone, update: gone}
 	}
-	x, err := s.send(ctx, coll, "writing task", statementsOf(last), Patience)
+	statements, err := statementsOf(last)
+	if err != nil {
+		return err
+	}
+	x, err := s.send(ctx, coll, "writing task", statements, Patience)
 	if err != nil || x.clean || x.matched == len(last) {
 		return err
 	}
@@ -152,7 +156,10 @@ func (s *Tasks) removeOutbox(ctx context.Context, coll *mongo.Collection, carrie
 		marks = append(marks, change{id: id, guard: bson.D{d("outbox", bson.D{d("$size", 0)})}, update: gone})
 	}
 	for _, changes := range [][]change{pulls, marks} {
-		if x, err = s.send(ctx, coll, "writing task", statementsOf(changes), Patience); err != nil {
+		if statements, err = statementsOf(changes); err != nil {
+			return err
+		}
+		if x, err = s.send(ctx, coll, "writing task", statements, Patience); err != nil {
 			return err
 		}
 		if len(x.held) > 0 {

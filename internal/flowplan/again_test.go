@@ -219,7 +219,9 @@ func TestAJoinThatSavesWhatIsNoBSONFails(t *testing.T) {
 	f := made(graph.Vertex{}, graph.Vertex{After: []int{0}, Join: graph.Custom, Custom: "broken"})
 	for _, save := range []bson.RawValue{{Type: bson.TypeString, Value: []byte("abc")}, {Type: 0x42, Value: []byte{1}}, {Value: []byte{1}}} {
 		in := &Inputs{Outputs: map[Life]bson.RawValue{{}: {}}, Joins: map[string]JoinFunc{
-			"broken": func([]Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) { return graph.NodeWait, save, nil },
+			"broken": func([]Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
+				return graph.NodeWait, save, nil
+			},
 		}}
 		_, err := Ended(f, []End{{Node: 0, Status: model.StatusSuccess}}, in, time.UnixMilli(2_000_000))
 		require.ErrorContains(t, err, `join function "broken" saves a value that is not BSON`, "%v", save)

@@ -15,7 +15,11 @@ import (
 // newCrowd makes one on a backlog. Whatever the server has to do, from a look to its claim it takes
 // 50 to 150 ms, and as long again until the next look.
 func newCrowd(workers, backlog, slots int, span time.Duration) *scalemodel.Crowd {
-	f := scalemodel.NewCrowd(workers, backlog, slots, span, 7)
+	return seededCrowd(workers, backlog, slots, span, 7)
+}
+
+func seededCrowd(workers, backlog, slots int, span time.Duration, seed uint64) *scalemodel.Crowd {
+	f := scalemodel.NewCrowd(workers, backlog, slots, span, seed)
 	f.Batch = slots
 	f.Cost = func(c scalemodel.Command) time.Duration {
 		if c.Kind != scalemodel.Claim {
@@ -68,25 +72,28 @@ func TestAFleetDoesNotFight(t *testing.T) {
 }
 
 // The same backlog, once by one worker and once by four: finds, claims, reads of batches with
-// lost claims, and ends.
+// lost claims, and ends. It is the mean of ten runs: single ones are up to a tenth from it.
 func TestACrowdOfFourCostsTheServerLittleMoreThanOneWorker(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
 	}
 	const backlog, batch = 300_000, 1000
-	cost := func(workers int) (commands, examined float64) {
-		f := newCrowd(workers, backlog, batch, time.Minute)
-		require.NoError(t, f.Run())
-		require.Len(t, f.Order, backlog)
-		commands = float64(f.Finds + f.Claims + f.ReadBack + f.Claims)
-		keys := f.Keys + f.Tried + backlog // of the index due, then of _id for claims and ends
-		documents := f.Tried + f.Tried + backlog
-		return commands, float64(keys + documents)
+	cost := func(workers int, runs float64) (commands, examined float64) {
+		for seed := range uint64(runs) {
+			f := seededCrowd(workers, backlog, batch, time.Minute, seed+1)
+			require.NoError(t, f.Run())
+			require.Len(t, f.Order, backlog)
+			commands += float64(f.Finds+f.Claims+f.ReadBack+f.Claims) / runs
+			keys := f.Keys + f.Tried + backlog // of the index due, then of _id for claims and ends
+			documents := f.Tried + f.Tried + backlog
+			examined += float64(keys+documents) / runs
+		}
+		return commands, examined
 	}
-	commands, examined := cost(1)
-	more, moreExamined := cost(4)
+	commands, examined := cost(1, 1) // there is no chance in it
+	more, moreExamined := cost(4, 10)
 	t.Logf("%.3f times the commands, %.3f times the keys and documents", more/commands, moreExamined/examined)
-	require.LessOrEqual(t, more, 1.21*commands)
+	require.LessOrEqual(t, more, 1.2*commands)
 	require.LessOrEqual(t, moreExamined, 1.2*examined)
 }
 

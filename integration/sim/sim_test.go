@@ -29,7 +29,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 // Whatever goes wrong, the promises are kept, and everything comes to its end.
 func TestPromisesAreKeptWhateverGoesWrong(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(40) // more in `make sim`
+	seeds := uint64(300) // more in `make sim`
 	if testing.Short() {
 		seeds = 4
 	}

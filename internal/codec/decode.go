@@ -103,20 +103,45 @@ func (r *TaskReader) read(c *column, p unsafe.Pointer, f *field) {
 	case kindValue:
 		*(*bson.RawValue)(p) = r.value(f)
 	case kindPointer:
+		if f.kind == bsoncore.TypeNull {
+			*(*unsafe.Pointer)(p) = nil
+			return
+		}
 		to := reflect.New(c.of.typ).UnsafePointer()
 		*(*unsafe.Pointer)(p) = to
 		r.read(c.of, to, f)
 	case kindList:
-		if f.is(bsoncore.TypeArray) {
+		if f.kind == bsoncore.TypeNull {
+			*(*[]struct{})(p) = nil
+		} else if f.is(bsoncore.TypeArray) {
 			f.err = r.list(c, p, f.data)
 		}
 	case kindOther:
-		f.err = errForm
+		f.err = c.readByDriver(p, f)
 	default:
 		if f.is(bsoncore.TypeEmbeddedDocument) {
 			f.err = r.document(c.fields, p, f.data)
 		}
 	}
+}
+
+// readByDriver decodes a field into the value at p as the driver does.
+func (c *column) readByDriver(p unsafe.Pointer, f *field) error {
+	start, doc := bsoncore.AppendDocumentStart(make([]byte, 0, len(f.data)+8))
+	doc = closed(append(bsoncore.AppendHeader(doc, f.kind, ""), f.data...), start)
+	fields, err := bson.NewDocumentReader(bytes.NewReader(doc)).ReadDocument()
+	if err != nil {
+		return errForm
+	}
+	_, value, err := fields.ReadElement()
+	if err != nil {
+		return errForm
+	}
+	decoder, err := registry.LookupDecoder(c.typ)
+	if err != nil || decoder.DecodeValue(bson.DecodeContext{Registry: registry}, value, reflect.NewAt(c.typ, p).Elem()) != nil {
+		return errForm // the driver says what is wrong, when it decodes all
+	}
+	return nil
 }
 
 // list decodes an array. An empty one is not nil. Tasks with equal audiences have the same slice:

@@ -68,7 +68,13 @@ func TestAStructIsWrittenAndReadAsTheDriverDoesIt(t *testing.T) {
 		read, readBack := reflect.New(v.Type().Elem()), reflect.New(v.Type().Elem())
 		require.NoError(t, readByDriver(got, read.Interface()))
 		again := bytes.Clone(got)
-		require.NoError(t, Decode(again, readBack.Interface()))
+		p, at := planFor(readBack.Interface())
+		if p == nil {
+			require.NoError(t, Decode(again, readBack.Interface()))
+		} else {
+			r := TaskReader{apart: true}
+			require.NoError(t, r.document(p, at, again), "field by field")
+		}
 		for i := range again {
 			again[i] = 0xee // it may be used again
 		}

@@ -223,7 +223,7 @@ func turnOfOurs(ctx context.Context, c *Comparison) (out Compared, err error) {
 	pace := config
 	pace.Tasks = 0 // as many as the pace makes
 	started := paced(&pace)[0]
-	started.name, started.raw, started.here = "compare/paced", yardstick{}, drained.here
+	started.name, started.raw, started.load, started.here = "compare/paced", yardstick{}, nil, drained.here
 	measure := started.measure
 	started.measure = func(ctx context.Context, r *run) error {
 		err := measure(ctx, r)

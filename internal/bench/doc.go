@@ -2,6 +2,7 @@
 // with the same writes on the same server: the command mscheduler bench.
 //
 //	raw.go       the yardstick: the writes of a task's life in the cheapest form known
+//	floor.go     the yardstick of latency: insert, change event, guarded update
 //	scenario.go  the list of scenarios; each is parts, which are data for
 //	run.go       the driver: scratch database ─▶ raw ─▶ load ─▶ workers ─▶ measure
 //	load.go      backlogs, a steady load and what it does for a while

@@ -102,12 +102,17 @@ func raw(ctx context.Context, db *mongo.Database, y yardstick, argsBytes int, pr
 		}
 		progress(i+1, 2)
 	}
+	return out, dropRaw(ctx, db)
+}
+
+// dropRaw drops the yardstick's collections.
+func dropRaw(ctx context.Context, db *mongo.Database) error {
 	for _, coll := range []string{"tasks", "task_history", "workers", "signals", "control", "permits", "seats", "turns", "meta"} {
 		if err := db.Collection(rawPrefix + coll).Drop(ctx); err != nil {
-			return spent{}, fmt.Errorf("cleaning up after the raw measurement: %w", err)
+			return fmt.Errorf("cleaning up after the raw measurement: %w", err)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // rawWriter knows the updates, which are the same for every task: they are taken from the

@@ -32,8 +32,13 @@ func paced(c *Config) []part {
 	if n == 0 {
 		n = max(1, int(c.lasting(30*time.Second, 5*time.Second)/every))
 	}
+	var floor *Latency
 	return oneAndMany(part{
 		name: "paced", settle: 500 * time.Millisecond,
+		load: func(ctx context.Context, r *run) (err error) {
+			floor, err = r.floor(ctx, min(n, 500), every)
+			return err
+		},
 		raw:    yardstick{tasks: min(n, 500), writers: 1, batch: 1, insert: true, update: true},
 		orders: func(_ *run, s *spec) { s.Latencies = true },
 		measure: func(ctx context.Context, r *run) error {
@@ -46,6 +51,10 @@ func paced(c *Config) []part {
 			r.crew.Look(func() { r.late, sent = r.crew.late, percentiles(r.crew.sent) })
 			if sent != nil {
 				r.note("from Send to start: p50 %.1f, p95 %.1f, p99 %.1f, max %.1f ms", sent.P50, sent.P95, sent.P99, sent.Max)
+				if floor != nil {
+					r.note("the floor (the driver's insert, its change event, a guarded update): p50 %.1f, p95 %.1f, p99 %.1f, max %.1f ms; from Send to start is %.2f of its p50 and %.2f of its p99",
+						floor.P50, floor.P95, floor.P99, floor.Max, sent.P50/floor.P50, sent.P99/floor.P99)
+				}
 			}
 			return err
 		},

@@ -41,7 +41,12 @@ func newCallsWorld(t *testing.T, e Engine) *callsWorld {
 		go func() { ended <- p.Run(ctx) }()
 		t.Cleanup(func() {
 			cancel()
-			require.NoError(t, <-ended)
+			select {
+			case err := <-ended:
+				require.NoError(t, err)
+			case <-time.After(chaosPatience):
+				require.FailNow(t, "an engine has not stopped for minutes")
+			}
 		})
 		w.rules = p
 	}
@@ -76,6 +81,21 @@ func (w *callsWorld) target(answer func(c call, out http.ResponseWriter)) (url s
 	}))
 	w.t.Cleanup(s.Close)
 	return s.URL, heard
+}
+
+// called is the next call of the rule's target.
+func (w *callsWorld) called(r *schedule.Rule, calls <-chan call) call {
+	w.t.Helper()
+	select {
+	case c := <-calls:
+		return c
+	case <-time.After(chaosPatience):
+		for _, x := range w.records(r) {
+			w.t.Logf("%+v", x)
+		}
+		require.FailNow(w.t, "the rule has not called its target for minutes")
+		return call{}
+	}
 }
 
 // eachSecond enables a rule that fires each second, and disables it at the test's end.
@@ -162,7 +182,7 @@ func TestEachTickCallsTheTargetOnceAndTheAnswerDecides(t *testing.T) {
 		const ticks = 4
 		seen := map[string]bool{}
 		for len(seen) < ticks {
-			c := <-calls
+			c := w.called(r, calls)
 			require.False(t, seen[c.run], "the tick %s was called twice", c.run)
 			require.Equal(t, r.ID+"@"+c.nominal.UTC().Format(time.RFC3339), c.run)
 			seen[c.run] = true
@@ -187,7 +207,7 @@ func TestACompletionEndsTheRunOfATickOnce(t *testing.T) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
 		r := w.eachSecond(schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync}, schedule.OverlapSkip)
-		c := <-calls
+		c := w.called(r, calls)
 		w.ended(r, c.run, schedule.RunWaiting)
 		status, a := w.complete(c, `{"result": {"rows": 7}}`)
 		require.Equal(t, http.StatusOK, status, a)
@@ -198,7 +218,7 @@ func TestACompletionEndsTheRunOfATickOnce(t *testing.T) {
 			require.Equal(t, http.StatusConflict, status)
 			require.Equal(t, "repeated", a.Reason)
 		}
-		c = <-calls // the tick after the end: those in between were skipped
+		c = w.called(r, calls) // the tick after the end: those in between were skipped
 		status, _ = w.complete(c, `{"error": "no rows"}`)
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, "no rows", w.ended(r, c.run, schedule.RunFailed).Error)
@@ -212,7 +232,7 @@ func TestACompletionAfterItsTimeIsRefusedAndTheRunIsATimeout(t *testing.T) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
 		r := w.eachSecond(schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync, CompletionTimeout: 100 * time.Millisecond}, schedule.OverlapSkip)
-		c := <-calls
+		c := w.called(r, calls)
 		w.ended(r, c.run, schedule.RunFailedTimeout)
 		status, a := w.complete(c, `{"result": 1}`)
 		require.Equal(t, http.StatusGone, status)
@@ -234,9 +254,9 @@ func TestCancelPrevAbortsTheCallInFlightBeforeTheNextTickRuns(t *testing.T) {
 			}
 		})
 		r := w.eachSecond(schedule.HTTPTarget{URL: url, Timeout: time.Hour}, schedule.OverlapCancelPrev)
-		first := <-calls
+		first := w.called(r, calls)
 		<-first.over // aborted: nothing else ends it
-		second := <-calls
+		second := w.called(r, calls)
 		require.NotEqual(t, first.run, second.run)
 		before := w.get(model.TaskID("", "mscheduler.http", first.run))
 		require.Equal(t, model.StatusCancelled, before.Status, "the next begins when the first has ended")
@@ -250,8 +270,8 @@ func TestCancelPrevDoesNotWaitForACompletion(t *testing.T) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
 		r := w.eachSecond(schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync, CompletionTimeout: time.Hour}, schedule.OverlapCancelPrev)
-		first := <-calls
-		second := <-calls
+		first := w.called(r, calls)
+		second := w.called(r, calls)
 		require.NotEqual(t, first.run, second.run)
 		w.ended(r, first.run, schedule.RunCanceled)
 		status, a := w.complete(first, `{"result": 1}`)

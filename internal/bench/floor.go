@@ -59,7 +59,7 @@ func (r *run) startRaw(ctx context.Context, w *rawWriter, tasks []rawTask, every
 	show := r.progress("floor")
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error {
-		for seen := range len(tasks) {
+		for seen := range tasks {
 			if !events.Next(ctx) {
 				return fmt.Errorf("waiting for change events: %w", events.Err())
 			}

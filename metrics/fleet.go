@@ -89,7 +89,7 @@ var ofFleet = []metric[fleet]{
 				emit(s.Closed, s.Scene, "closed")
 			}
 		}},
-	{"flow_stream_backlog", gauge, "Nodes of streams that were appended and have not ended, those of closed streams included.", []string{"scene"},
+	{"flow_stream_backlog", gauge, "Nodes of streams that were appended and have not ended, those of closed streams included. A node that is being linked may count twice.", []string{"scene"},
 		func(f fleet, emit emit) {
 			for _, s := range f.Scenes {
 				emit(s.Backlog, s.Scene)

@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -44,6 +46,8 @@ func (r *run) floor(ctx context.Context, n int, every time.Duration) (*Latency, 
 // milliseconds.
 func (r *run) startRaw(ctx context.Context, w *rawWriter, tasks []rawTask, every time.Duration) (late []float64, err error) {
 	clk := r.cfg.Clock
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(len(tasks))*every+time.Minute, errors.New("the change events of the floor did not arrive within a minute"))
+	defer cancel()
 	events, err := r.db.DB.Collection(rawPrefix+"tasks").Watch(ctx, mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "operationType", Value: "insert"}}}}},
 		options.ChangeStream().SetMaxAwaitTime(store.StreamAwait).SetBatchSize(0))
 	if err != nil {
@@ -61,7 +65,7 @@ func (r *run) startRaw(ctx context.Context, w *rawWriter, tasks []rawTask, every
 	all.Go(func() error {
 		for seen := range tasks {
 			if !events.Next(ctx) {
-				return fmt.Errorf("waiting for change events: %w", events.Err())
+				return cmp.Or(context.Cause(ctx), events.Err())
 			}
 			i, known := places[events.Current.Lookup("documentKey", "_id").StringValue()]
 			if !known {

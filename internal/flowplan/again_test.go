@@ -224,6 +224,11 @@ func TestAJoinThatSavesWhatIsNoBSONFails(t *testing.T) {
 			},
 		}}
 		_, err := Ended(f, []End{{Node: 0, Status: model.StatusSuccess}}, in, time.UnixMilli(2_000_000))
-		require.ErrorContains(t, err, `join function "broken" saves a value that is not BSON`, "%v", save)
+		require.ErrorContains(t, err, `join function "broken": it saves a value that is not BSON`, "%v", save)
+		in.Impatient = true
+		after, err := Ended(f, []End{{Node: 0, Status: model.StatusSuccess}}, in, time.UnixMilli(2_000_000))
+		require.NoError(t, err)
+		require.Equal(t, graph.NodePending, after.States[1].Status, "a person decides")
+		require.Contains(t, after.States[1].Reason, "it saves a value that is not BSON")
 	}
 }

@@ -226,20 +226,15 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 		return j, nil // it is asked once, when all is known
 	}
 	verdict, save, err := fn(all, j.context)
+	if err == nil {
+		err = savable(save)
+	}
 	if err != nil && in.Impatient {
 		j.verdict, j.reason = graph.NodePending, fmt.Sprintf("join function %q fails: %v", v.Custom, err)
 		return j, nil
 	}
 	if err != nil {
 		return j, fmt.Errorf("flow %s, node %s: join function %q: %w", f.ID, v.ID, v.Custom, err)
-	}
-	if n := len(save.Value); n > MaxSaved {
-		return j, fmt.Errorf("flow %s, node %s: join function %q saves %d bytes; at most %d are allowed", f.ID, v.ID, v.Custom, n, MaxSaved)
-	}
-	if save.Type != 0 || len(save.Value) > 0 {
-		if bad := save.Validate(); bad != nil {
-			return j, fmt.Errorf("flow %s, node %s: join function %q saves a value that is not BSON: %w", f.ID, v.ID, v.Custom, bad)
-		}
 	}
 	j.verdict, j.context = verdict, save
 	switch {
@@ -256,4 +251,18 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 		j.verdict, j.reason = graph.NodePending, fmt.Sprintf("all parents ended, and join function %q has not decided", v.Custom)
 	}
 	return j, nil
+}
+
+// savable says why a custom join's value cannot be saved; nil = it can.
+func savable(v bson.RawValue) error {
+	if n := len(v.Value); n > MaxSaved {
+		return fmt.Errorf("it saves %d bytes; at most %d are allowed", n, MaxSaved)
+	}
+	if v.Type == 0 && len(v.Value) == 0 {
+		return nil
+	}
+	if err := v.Validate(); err != nil {
+		return fmt.Errorf("it saves a value that is not BSON: %w", err)
+	}
+	return nil
 }

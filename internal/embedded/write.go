@@ -39,6 +39,9 @@ func (r *request) target(ns string, result func() *storage.Retry) (*target, *sto
 // only their codes, as in MongoDB, so that the answer fits a message.
 const maxErrorText = 1 << 20
 
+// shortBatch is how many statements a command has at most that goes before longer ones.
+const shortBatch = 8
+
 // batch runs the statements of an insert, update or delete one after the other
 // and answers what they did.
 func (r *request) batch(array string, statement func(*target, bson.Raw) (outcome, error)) (d *docBuilder, err error) {
@@ -56,6 +59,7 @@ func (r *request) batch(array string, statement func(*target, bson.Raw) (outcome
 	if earlier != nil {
 		done.Done = slices.Clone(earlier.Done)
 	}
+	t.Long = len(docs) > shortBatch
 	defer t.FinishWith(&err)
 	n, modified := 0, 0
 	upserted, failed := newDoc(), newDoc() // elements of arrays

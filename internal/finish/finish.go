@@ -12,6 +12,7 @@
 package finish
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -52,12 +53,14 @@ const (
 type Ends struct {
 	Config
 	queue *groupcommit.Queue[*End]
+	// urgent has the ends that other work waits for. They do not wait behind a large batch of others.
+	urgent *groupcommit.Queue[*End]
 }
 
 // NewEnds returns a writer of ends that does not gather them, see [Ends.Gather].
 func NewEnds(cfg Config) *Ends {
 	w := &Ends{Config: cfg}
-	w.queue = groupcommit.New(queued, w.flush)
+	w.queue, w.urgent = groupcommit.New(queued, w.flush), groupcommit.New(queued, w.flush)
 	return w
 }
 
@@ -65,10 +68,12 @@ func NewEnds(cfg Config) *Ends {
 // repeated until the server answers, also past the lease: if nobody took the task over
 // meanwhile, the work counts.
 func (w *Ends) Put(e *End) {
-	if err := w.queue.Put(w.Service(), e); err != nil {
+	queue := w.queue
+	if e.Urgent {
+		queue = w.urgent
+	}
+	if err := queue.Put(w.Service(), e); err != nil {
 		w.giveUp(e, err) // the process does not wait for the server any longer
-	} else if e.Urgent {
-		w.queue.Hurry()
 	}
 }
 
@@ -77,10 +82,12 @@ func (w *Ends) Hurry() { w.queue.Hurry() }
 
 // Wait returns when all ends that were put before have been written once, or with the cause of
 // ctx.
-func (w *Ends) Wait(ctx context.Context) error { return w.queue.Wait(ctx) }
+func (w *Ends) Wait(ctx context.Context) error {
+	return cmp.Or(w.urgent.Wait(ctx), w.queue.Wait(ctx))
+}
 
 // Len is how many ends gather or are being written.
-func (w *Ends) Len() int { return w.queue.Len() }
+func (w *Ends) Len() int { return w.urgent.Len() + w.queue.Len() }
 
 // flush writes a batch of ends. Those that somebody's change crossed are decided again on what
 // the task is now.

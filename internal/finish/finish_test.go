@@ -1,6 +1,7 @@
 package finish
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -79,6 +80,25 @@ func TestTheEndsOfABatchAreToldApart(t *testing.T) {
 	require.Equal(t, "parked", <-b.heard)
 	require.Equal(t, "fenced", <-c.heard)
 	require.Equal(t, "left", <-d.heard, "who completed it from outside was quicker than the park")
+}
+
+func TestAnUrgentEndDoesNotWaitForTheOthers(t *testing.T) {
+	w, _ := room(t)
+	slow, a := w.claimed(t, "a")
+	a.heard = make(chan string) // the batch goes on when somebody listens
+	urgent, b := w.claimed(t, "b")
+	urgent.Urgent = true
+	w.Put(slow)
+	w.Put(urgent)
+	require.Equal(t, "ended: Success", <-b.heard)
+	require.NoError(t, w.urgent.Wait(t.Context()))
+	require.Equal(t, 1, w.Len())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, w.Wait(ctx), context.Canceled, "the other is not told yet")
+	require.Equal(t, "ended: Success", <-a.heard)
+	require.NoError(t, w.Wait(t.Context()))
+	require.Zero(t, w.Len())
 }
 
 func TestAnEndThatAnotherWriteCrossedIsDecidedAgain(t *testing.T) {

@@ -241,6 +241,15 @@ func TestAProcessThatWaitsForLongIsAnsweredOnceByOneThatPassesItsPermitOn(t *tes
 	require.Empty(t, s.holders())
 }
 
+func TestAProcessLooksMoreOftenAfterItsFirstWishes(t *testing.T) {
+	w := &wait{wished: time.Minute}
+	for wishes, longest := range []time.Duration{longestLook, wishedLook, wishedLook, wishedLook, longestLook} {
+		w.wishes = wishes
+		require.Equal(t, longest, w.longestLook(time.Minute+wishAfter/2), wishes)
+		require.Equal(t, longestLook, w.longestLook(time.Minute+wishAfter), wishes)
+	}
+}
+
 func TestAProcessHeedsNoWishOfItsOwn(t *testing.T) {
 	s := newSwept(t)
 	ctx := t.Context()

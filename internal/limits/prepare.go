@@ -18,9 +18,9 @@ type Preparation struct {
 }
 
 // Prepare notes in permits of a type what follows their executions, and returns those that say so
-// now, by their names. It prepares none of a task that needs more than the type's permit. Once a second it leaves one out, whose
-// permit may have to go to another process, see [Gate.Yield]. After an error some may be prepared:
-// their permits are left to the sweeper.
+// now, by their names. It prepares none of a task that needs more than the type's permit. Once a
+// second it leaves one out, whose permit may have to go to another process, see [Gate.Yield]. After
+// an error some may be prepared: their permits are left to the sweeper.
 func (g *Gate) Prepare(ctx context.Context, typ string, all []Preparation) (map[string]lifecycle.Permit, error) {
 	limit, err := g.limitOf(ctx, typ)
 	if err != nil {
@@ -34,8 +34,8 @@ func (g *Gate) Prepare(ctx context.Context, typ string, all []Preparation) (map[
 		}
 	}
 	g.with(typ, func(k *candidates, now time.Duration) {
-		if k.wishCheckDue(now) && len(passes) > 0 {
-			passes = passes[1:]
+		if k.wishCheckDue(now) && now-k.spared >= wishAfter && len(passes) > 0 {
+			k.spared, passes = now, passes[1:]
 		}
 	})
 	prepared, err := g.store.Permits.Pass(ctx, typ, limit, passes)

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -64,4 +65,23 @@ func TestThePermitOfAnEndedExecutionFreesWithWhatIsPrepared(t *testing.T) {
 	now, err := s.store.Tasks.ByIDs(t.Context(), []string{tasks[1].ID})
 	require.NoError(t, err)
 	require.Greater(t, now[tasks[1].ID].Rev, tasks[1].Rev, "a claim by the prepared permit comes too late")
+}
+
+// The end of the one that is left out looks whether another process waits. Until then nothing is known.
+func TestOneExecutionASecondIsLeftOutSoThatItsEndLooksForWishes(t *testing.T) {
+	s := newSwept(t)
+	s.maxRunning(2)
+	tasks := s.stored(4)
+	had := append(s.granted(tasks[:1], "e0", nil), s.granted(tasks[1:2], "e1", nil)...)
+	require.Len(t, had, 2)
+	s.Learn(tasks)
+	now := s.store.Local().Monotonic()
+	s.known[sweptType].wishCheck, s.known[sweptType].spared = now-wishAfter, now-wishAfter
+	prepared := func(i int) int {
+		got, err := s.Prepare(t.Context(), sweptType, []Preparation{{Permit: had[i], Running: "e" + strconv.Itoa(i), Task: tasks[2+i], ExecID: "next"}})
+		require.NoError(t, err)
+		return len(got)
+	}
+	require.Zero(t, prepared(0))
+	require.Equal(t, 1, prepared(1))
 }

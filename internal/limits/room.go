@@ -17,6 +17,10 @@ const (
 	// tasks may be gone, or there may be a better one.
 	searchAfter = 5 * time.Second
 	longestLook = 250 * time.Millisecond // between two looks
+	// wishedLook is the longest time between two looks in the second after each of the first wishes: a
+	// permit that is freed for this process does nothing until it looks.
+	wishedLook  = 40 * time.Millisecond
+	quickWishes = 3
 	// countedEasily is how many permits a server counts for one look without noticing it. Of more
 	// there are fewer looks.
 	countedEasily = 1000
@@ -52,6 +56,7 @@ type wait struct {
 	look   *time.Timer   // nil = the type returns at until
 	since  time.Duration // monotonic: when it began to wait
 	wished time.Duration // monotonic: when a permit was last wished for; 0 = never
+	wishes int           // so far
 }
 
 // full takes the type out of the queries until a permit may be free.
@@ -61,10 +66,19 @@ func (g *Gate) full(typ string) {
 	w := g.waitOf(typ)
 	longest := longestPause
 	if g.watcher != nil {
-		longest = min(longestLook*time.Duration(1+w.rule.maxRunning/countedEasily), searchAfter/2)
+		longest = w.longestLook(g.store.Local().Monotonic())
 	}
 	w.pause = min(max(2*w.pause, firstPause), longest)
 	g.waitFor(typ, w, w.pause*3/4+rand.N(w.pause/2))
+}
+
+// longestLook is the longest time between two looks at permits, at a time of the monotonic clock.
+func (w *wait) longestLook(now time.Duration) time.Duration {
+	longest := longestLook
+	if 1 <= w.wishes && w.wishes <= quickWishes && now-w.wished < wishAfter {
+		longest = wishedLook
+	}
+	return min(longest*time.Duration(1+w.rule.maxRunning/countedEasily), searchAfter/2)
 }
 
 // stepAside leaves the permits of the type to the others for a moment.
@@ -142,8 +156,8 @@ func (g *Gate) lookForRoom(typ string, w *wait) {
 		g.roomy(typ)
 		g.wake()
 	default:
-		g.full(typ)
 		g.wish(ctx, typ, w)
+		g.full(typ)
 	}
 }
 
@@ -165,14 +179,18 @@ func (g *Gate) limitOf(ctx context.Context, typ string) (store.Limit, error) {
 // wish asks other processes to free a permit, after a while without any. A process that passes its
 // permits on keeps them as long as it knows tasks, even if only this worker may run others.
 func (g *Gate) wish(ctx context.Context, typ string, w *wait) {
+	if g.watcher.Holds(typ) || !g.Knows(typ) {
+		return
+	}
 	now := g.store.Local().Monotonic()
 	g.mu.Lock()
 	patient := now-max(w.since, w.wished) < wishAfter
 	if !patient {
 		w.wished = now
+		w.wishes++
 	}
 	g.mu.Unlock()
-	if patient || g.watcher.Holds(typ) || !g.Knows(typ) {
+	if patient {
 		return
 	}
 	g.report(g.store.Permits.Wish(ctx, typ, g.id), "asking for a permit")

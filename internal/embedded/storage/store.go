@@ -31,6 +31,8 @@ type Store struct {
 
 	published atomic.Pointer[Snapshot] // what readers see
 
+	short atomic.Int32 // commands of few writes that wait for the lock
+
 	mu       sync.Mutex // the writer's lock, for all below
 	live     map[string]*Collection
 	changed  map[string]struct{} // namespaces whose live collection is ahead of root

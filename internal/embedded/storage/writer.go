@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"runtime"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -26,12 +27,19 @@ type Writer struct {
 	// Remember is called at the end of a section that wrote something, with the
 	// lock held; it returns what a retry of the command must find, or nil.
 	Remember func() (session string, r *Retry)
+	// Long is to be set for a command of many writes: it lets those of few go first.
+	Long bool
 	// Paths are what updates write to, for their events.
 	Paths []query.Path
 }
 
-// maxSection bounds how many documents are written without letting others in.
-const maxSection = 256
+const (
+	// maxSection bounds how many documents are written without letting others in.
+	maxSection = 256
+	// minSection is how many a long command writes before it lets a short one in: what has been
+	// published is copied before it is changed again, so shorter sections cost more.
+	minSection = 16
+)
 
 // maxDocument is the largest document stored.
 const maxDocument = 16 << 20
@@ -46,7 +54,15 @@ func (w *Writer) lock() {
 	if w.locked {
 		return
 	}
-	w.s.mu.Lock()
+	switch {
+	case w.s.mu.TryLock():
+	case w.Long:
+		w.s.mu.Lock()
+	default:
+		w.s.short.Add(1)
+		w.s.mu.Lock()
+		w.s.short.Add(-1)
+	}
 	w.locked, w.writes = true, 0
 	for _, b := range []*batch{w.batch, w.seen} {
 		if b != nil && b.err != nil {
@@ -93,8 +109,15 @@ func (w *Writer) unlock() {
 
 // Pause lets other writers in, if the section has become long.
 func (w *Writer) Pause() {
-	if w.locked && w.writes >= maxSection {
-		w.unlock()
+	bound, short := maxSection, w.s.short.Load() > 0
+	if short {
+		bound = minSection
+	}
+	if !w.locked || w.writes < bound {
+		return
+	}
+	if w.unlock(); short {
+		runtime.Gosched() // or this goroutine takes the lock again before the other runs
 	}
 }
 

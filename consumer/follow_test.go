@@ -1,12 +1,14 @@
 package consumer
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/stream"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -42,6 +44,22 @@ func TestAnEventsTaskIsForItsAudience(t *testing.T) {
 	} {
 		require.Equal(t, c.mine, mayBeFor(&model.Task{Audience: c.audience}, "me"), "%v", c.audience)
 	}
+}
+
+func TestATaskThatIsDueAtOnceDoesNotWaitForAnEstimateThatLags(t *testing.T) {
+	c, _ := prepared(t, testdb.New(t))
+	f := newFollower(c, stream.NewRanks())
+	now, behind := c.store.Clock.Now(), 5*time.Millisecond
+	var woken []store.Woken
+	for i, after := range []time.Duration{behind, 100 * time.Millisecond} {
+		sent, id := now.Add(after), "-/"+quietType+"/"+strconv.Itoa(i)
+		woken = append(woken, store.Woken{ID: id, Task: &model.Task{ID: id, CreatedAt: sent, DueAt: sent}})
+	}
+	mine, read, late := f.sort(woken, now, behind)
+	require.Equal(t, []*model.Task{woken[0].Task}, mine)
+	require.Empty(t, read)
+	require.Len(t, late, 1, "a clock that is wrong is not believed")
+	require.Equal(t, woken[1].Task.DueAt, late[0].at)
 }
 
 // A task that was woken twice within a moment has two events in one batch.

@@ -138,7 +138,7 @@ func (c *Consumer) call(x *execution, s *said) {
 			s.cause = context.Cause(ctx)
 		}
 	}()
-	late := c.store.Clock.Now().Sub(x.dueAt)
+	late := max(c.store.Clock.Now().Sub(x.dueAt), 0) // an estimate may lag
 	x.h.measured.Delay.Observe(late)
 	c.emitFor(x, Event{Kind: workerevent.Started, Late: late})
 	ctx = c.traced(ctx, x, late)

@@ -3,9 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -16,10 +14,14 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
-// floor measures what no scheduler on this server can be quicker than, by the driver alone and at the same pace: a
-// document as the product's is inserted, its change event arrives, and the update that claims it is
-// answered. The latency is from before the insert to that answer.
-func (r *run) floor(ctx context.Context, n int, every time.Duration) (*Latency, error) {
+// floor is the yardstick of latency, by the driver alone: what no scheduler on this server can be quicker
+// than. The bench inserts a document as the product's is, its change event arrives in another
+// process, and the update that claims it is answered there. The latency is from before the insert to that
+// answer. It is measured while the product is, between its sends.
+type floor struct{ *crew }
+
+// startFloor starts the process that claims. It returns nil where there are no change streams.
+func (r *run) startFloor(ctx context.Context) (f *floor, err error) {
 	st, err := store.Open(store.Config{Database: r.db.DB, Prefix: rawPrefix})
 	if err == nil {
 		err = st.Ready(ctx)
@@ -27,71 +29,91 @@ func (r *run) floor(ctx context.Context, n int, every time.Duration) (*Latency, 
 	if err != nil {
 		return nil, fmt.Errorf("setting the floor up: %w", err)
 	}
-	w, err := newRawWriter(r.db.DB, false, time.UnixMilli(st.Local().Now().UnixMilli()))
-	if err != nil {
+	topology, err := st.Topology(ctx)
+	if err != nil || !topology.Subscriptions() {
 		return nil, err
 	}
-	tasks, err := w.tasks(n, r.cfg.ArgsBytes)
-	if err != nil {
+	f = &floor{crew: &crew{cfg: r.cfg}}
+	r.closes = append(r.closes, func(ctx context.Context) error {
+		_ = f.Stop(ctx, stopTime) // what counts has been measured
+		return dropRaw(ctx, r.db.DB)
+	})
+	s := spec{URI: r.db.URI, Database: r.db.Name, WorkerID: "floor", Concurrency: 1, Own: !r.here, Floor: true}
+	if err := f.hire(s, r.cfg.Executable); err != nil {
 		return nil, err
 	}
-	late, err := r.startRaw(ctx, w, tasks, every)
-	if err != nil {
-		return nil, fmt.Errorf("measuring the floor: %w", err)
+	if _, err := f.begin(ctx); err != nil {
+		return nil, err
 	}
-	return percentiles(late), dropRaw(ctx, r.db.DB)
+	return f, f.Await(ctx, func() bool { return f.watching() > 0 })
 }
 
-// startRaw inserts tasks at the pace, and claims each when its event arrives. late are the latencies in
-// milliseconds.
-func (r *run) startRaw(ctx context.Context, w *rawWriter, tasks []rawTask, every time.Duration) (late []float64, err error) {
-	clk := r.cfg.Clock
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(len(tasks))*every+time.Minute, errors.New("the change events of the floor did not arrive within a minute"))
-	defer cancel()
-	events, err := r.db.DB.Collection(rawPrefix+"tasks").Watch(ctx, mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "operationType", Value: "insert"}}}}},
+// measureFloor inserts n documents at the pace, the first one half of it from now, and waits for their claims.
+func (r *run) measureFloor(ctx context.Context, n int, every time.Duration) error {
+	if r.floor == nil {
+		return nil
+	}
+	err := pause(ctx, every/2)
+	if err == nil {
+		err = r.insertPaced(ctx, n, every)
+	}
+	if err != nil {
+		return fmt.Errorf("measuring the floor: %w", err)
+	}
+	return r.floor.Await(ctx, func() bool { return len(r.floor.sent) >= n })
+}
+
+// insertPaced inserts each document at its time, however long the one before takes.
+func (r *run) insertPaced(ctx context.Context, n int, every time.Duration) error {
+	w, err := newRawWriter(r.db.DB, false, time.UnixMilli(r.cfg.Clock.Now().UnixMilli()))
+	if err != nil {
+		return err
+	}
+	show := r.progress("inserting at the pace")
+	var inserts errgroup.Group
+	began := r.cfg.Clock.Monotonic()
+	for i := range n {
+		if pause(ctx, began+time.Duration(i)*every-r.cfg.Clock.Monotonic()) != nil {
+			break
+		}
+		inserts.Go(func() error {
+			a := r.args()
+			a.Sent = r.cfg.Clock.Now().UnixNano()
+			task, err := w.task(i, a)
+			if err != nil {
+				return err
+			}
+			return w.insert(ctx, []rawTask{task})
+		})
+		show(i+1, n)
+	}
+	return cmp.Or(inserts.Wait(), context.Cause(ctx))
+}
+
+// claimRaw claims the tasks of [run.insertPaced] when their change events arrive, until ctx ends.
+func (w *worker) claimRaw(ctx context.Context) error {
+	raw, err := newRawWriter(w.db, false, w.clock.Now().Add(time.Hour)) // the tasks are sent before
+	if err != nil {
+		return err
+	}
+	events, err := w.db.Collection(rawPrefix+"tasks").Watch(ctx, mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "operationType", Value: "insert"}}}}},
 		options.ChangeStream().SetMaxAwaitTime(store.StreamAwait).SetBatchSize(0))
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("watching for the floor: %w", err)
 	}
 	defer events.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it was read
-	places := make(map[string]int, len(tasks))
-	for i, t := range tasks {
-		places[t.id] = i
+	w.watching.Store(true)
+	claims, ctx := errgroup.WithContext(ctx)
+	for events.Next(ctx) {
+		doc := events.Current.Lookup("fullDocument")
+		id, sent := doc.Document().Lookup("_id").StringValue(), doc.Document().Lookup("args", "sent").AsInt64()
+		claims.Go(func() error {
+			if err := raw.update(ctx, []rawTask{{id: id}}, 1, raw.claim); err != nil {
+				return fmt.Errorf("claiming for the floor: %w", err)
+			}
+			w.sent(sent)
+			return nil
+		})
 	}
-	sent := make([]atomic.Int64, len(tasks))
-	late = make([]float64, len(tasks))
-	show := r.progress("floor")
-	all, ctx := errgroup.WithContext(ctx)
-	all.Go(func() error {
-		for seen := range tasks {
-			if !events.Next(ctx) {
-				return cmp.Or(context.Cause(ctx), events.Err())
-			}
-			i, known := places[events.Current.Lookup("documentKey", "_id").StringValue()]
-			if !known {
-				return fmt.Errorf("an event of an unknown document: %s", events.Current)
-			}
-			all.Go(func() error {
-				err := w.update(ctx, tasks[i:i+1], 1, w.claim)
-				late[i] = millis(clk.Monotonic() - time.Duration(sent[i].Load()))
-				return err
-			})
-			show(seen+1, len(tasks))
-		}
-		return nil
-	})
-	all.Go(func() error {
-		began := clk.Monotonic()
-		for i := range tasks {
-			if err := pause(ctx, began+time.Duration(i)*every-clk.Monotonic()); err != nil {
-				return err
-			}
-			all.Go(func() error {
-				sent[i].Store(int64(clk.Monotonic()))
-				return w.insert(ctx, tasks[i:i+1])
-			})
-		}
-		return nil
-	})
-	return late, all.Wait()
+	return cmp.Or(claims.Wait(), events.Err())
 }

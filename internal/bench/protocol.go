@@ -34,6 +34,8 @@ type spec struct {
 	Plans bool `json:"plans,omitempty"`
 	// Append makes it append nodes to streams, and run no tasks; nil = it runs tasks.
 	Append *appendOrder `json:"append,omitempty"`
+	// Floor makes it claim raw tasks by the driver alone, and run no tasks, see [floor].
+	Floor bool `json:"floor,omitempty"`
 	// Steps makes it report the times between handlers.
 	Steps bool `json:"steps,omitempty"`
 	// Results makes each handler return a result of its own.

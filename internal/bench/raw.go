@@ -138,16 +138,23 @@ func newRawWriter(db *mongo.Database, each bool, now time.Time) (*rawWriter, err
 
 // tasks makes documents as the product's are.
 func (w *rawWriter) tasks(n, argsBytes int) ([]rawTask, error) {
-	a, err := codec.EncodeValue("args", args{Pad: strings.Repeat("x", argsBytes)}, input.MaxArgsBytes)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]rawTask, n)
+	a, out := args{Pad: strings.Repeat("x", argsBytes)}, make([]rawTask, n)
 	for i := range out {
-		t := lifecycle.NewTask(lifecycle.Draft{Type: noop.Name(), Key: fmt.Sprintf("raw-%018d", i), Args: a}, w.now)
-		out[i] = rawTask{t.ID, codec.AppendTask(nil, t)}
+		var err error
+		if out[i], err = w.task(i, a); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
+}
+
+func (w *rawWriter) task(i int, a args) (rawTask, error) {
+	encoded, err := codec.EncodeValue("args", a, input.MaxArgsBytes)
+	if err != nil {
+		return rawTask{}, err
+	}
+	t := lifecycle.NewTask(lifecycle.Draft{Type: noop.Name(), Key: fmt.Sprintf("raw-%018d", i), Args: encoded}, w.now)
+	return rawTask{t.ID, codec.AppendTask(nil, t)}, nil
 }
 
 var majority = bson.D{{Key: "w", Value: "majority"}}

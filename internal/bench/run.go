@@ -30,6 +30,7 @@ type run struct {
 	res     *Result
 	extra   []Result // beside its own
 	earlier *results
+	floor   *floor // nil = it is not measured
 
 	began  time.Time     // when it is measured
 	counts func() totals // of the measured clients. Defaults to those of the workers.

@@ -104,7 +104,7 @@ func TestPacedMeasuresHowLateEachStarts(t *testing.T) {
 		require.LessOrEqual(t, r.Latency.P50, r.Latency.P99)
 		require.LessOrEqual(t, r.Latency.P99, r.Latency.Max)
 		require.LessOrEqual(t, *r.TasksPerSecond, 250.0, "not faster than the pace")
-		require.Contains(t, strings.Join(r.Notes, "\n"), "the floor (the driver's insert, its change event, a guarded update): p50 ")
+		require.Contains(t, strings.Join(r.Notes, "\n"), "the floor (the driver's insert, its change event in another process, a guarded update): p50 ")
 	}
 }
 

@@ -167,10 +167,17 @@ func (w *worker) run(ctx context.Context, in *bufio.Reader) error {
 	w.cpu = cpuTime()
 	ended := make(chan error, 1+len(w.engines))
 	go func() {
-		if w.Append == nil {
+		switch {
+		case w.Append != nil:
+			if err := w.append(ctx, w.db); err != nil {
+				ended <- err
+			}
+		case w.Floor:
+			if err := w.claimRaw(ctx); err != nil {
+				ended <- err
+			}
+		default:
 			ended <- w.consumer.Run(ctx)
-		} else if err := w.append(ctx, w.db); err != nil {
-			ended <- err
 		}
 	}()
 	var engines sync.WaitGroup
@@ -276,12 +283,17 @@ func (w *worker) handle(ctx context.Context, t *consumer.Task[args]) (model.None
 		defer w.step()()
 	}
 	if w.Latencies && t.Args.Sent != 0 {
-		took := time.Duration(w.clock.Now().UnixNano() - t.Args.Sent)
-		w.mu.Lock()
-		w.news.Sent = append(w.news.Sent, round(millis(took)))
-		w.mu.Unlock()
+		w.sent(t.Args.Sent)
 	}
 	return model.None{}, nil
+}
+
+// sent notes how long ago that was, in Unix nanoseconds.
+func (w *worker) sent(at int64) {
+	took := time.Duration(w.clock.Now().UnixNano() - at)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.news.Sent = append(w.news.Sent, round(millis(took)))
 }
 
 // step notes how long no handler has run. What it returns is called when the handler returns.

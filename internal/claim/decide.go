@@ -80,7 +80,7 @@ func (q question) decide(found []*model.Task) decision {
 		}
 		by := q.by
 		by.Applied, by.From = applied, grant.From
-		after, no := lifecycle.Claim(t, by, *eff, q.now)
+		after, no := lifecycle.Claim(t, by, *eff, store.Past(q.now, q.behind, t.CreatedAt))
 		if no == "" {
 			if vague(eff.Lease, q.behind) {
 				d.refuse(t, time.Time{}) // the database answers too slowly for its lease

@@ -65,6 +65,16 @@ type Stamp struct {
 	At     clock.Instant // when it was taken
 }
 
+// Past returns the later of now, an estimate that may lag by behind, and a time that somebody has stored
+// as their now: where both are right, it has passed. One that the estimate does not allow is not
+// believed.
+func Past(now time.Time, behind time.Duration, stored time.Time) time.Time {
+	if stored.After(now) && !stored.After(now.Add(behind+2*clockGrain)) { // now and the reading were cut
+		return stored
+	}
+	return now
+}
+
 // Stamp returns the time to store now.
 func (c *Clock) Stamp() Stamp {
 	at := clock.Read(c.local) // what comes between counts as passed

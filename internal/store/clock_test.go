@@ -58,6 +58,21 @@ func TestAStampSaysByHowMuchItMayLag(t *testing.T) {
 	require.Equal(t, time.Second, s.At.Since(m))
 }
 
+func TestWhatSomebodyStoredAsNowHasPassed(t *testing.T) {
+	const behind = 10 * time.Millisecond
+	for stored, want := range map[time.Duration]time.Duration{
+		-time.Second:              0,
+		0:                         0,
+		behind:                    behind,
+		behind + 2*clockGrain:     behind + 2*clockGrain,
+		behind + 2*clockGrain + 1: 0, // a clock that is wrong
+		-behind - 2*clockGrain:    0,
+		24 * time.Hour:            0,
+	} {
+		require.Equal(t, noon.Add(want), Past(noon, behind, noon.Add(stored)), stored)
+	}
+}
+
 func TestAJumpOfTheWallClockDoesNotMoveTheEstimateButMakesItOld(t *testing.T) {
 	for _, jump := range []time.Duration{time.Hour, -time.Hour} {
 		m := &machine{wall: noon}

@@ -205,6 +205,33 @@ func TestANodeWhoseJoinFailsForAMinuteIsPending(t *testing.T) {
 	require.Equal(t, `join function "bad" fails: no such order`, d.get(doc).States[1].Reason)
 }
 
+// Else nobody could resolve what is before such a node: engines call the join again for a minute, but a person
+// decides once.
+func TestAJoinThatFailsDoesNotKeepAPersonFromResolvingItsParent(t *testing.T) {
+	d := newDriven(t)
+	calls := 0
+	d.f.joins["bad"] = func([]flowplan.Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
+		calls++
+		return "", bson.RawValue{}, errors.New("no such order")
+	}
+	s := chain("f")
+	s.Nodes[0].OnFailure = graph.Suspend
+	s.Nodes[1].Join = graph.Join{Strategy: graph.Custom, Custom: "bad"}
+	doc, err := d.f.Start(t.Context(), s)
+	require.NoError(t, err)
+	_, err = d.prod.Cancel(t.Context(), taskID(doc, 0), "over")
+	require.NoError(t, err)
+	d.e.Round(t.Context())
+	require.Equal(t, graph.NodePending, d.get(doc).States[0].Status)
+	_, err = d.f.Resolve(t.Context(), doc.ID, doc.Nodes[0].ID, graph.NodeSuccess, "done by hand")
+	require.NoError(t, err)
+	require.Equal(t, 2, calls, "an error may pass")
+	now := d.get(doc)
+	require.Equal(t, graph.NodeSuccess, now.States[0].Status)
+	require.Equal(t, graph.NodePending, now.States[1].Status)
+	require.Equal(t, `join function "bad" fails: no such order`, now.States[1].Reason)
+}
+
 // An engine remembers what it has decided. A task that could not be sent is sent with what is decided
 // next.
 func TestAFlowThatIsRememberedKeepsTheTasksThatItPlans(t *testing.T) {

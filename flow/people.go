@@ -192,6 +192,7 @@ func (f *Flows) change(ctx context.Context, doing, id, node string, decide func(
 	if err := f.ready(ctx); err != nil {
 		return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
 	}
+	impatient := false
 	for range maxTries {
 		began := clock.Read(f.store.Local())
 		before, err := f.Get(ctx, id)
@@ -204,9 +205,13 @@ func (f *Flows) change(ctx context.Context, doing, id, node string, decide func(
 				return nil, err
 			}
 		}
-		made := &making{flow: before, decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) { return decide(before, i, in, now) }}
+		made := &making{flow: before, impatient: impatient, decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) { return decide(before, i, in, now) }}
 		if err := f.make(ctx, []*making{made}, f.store.Clock.Now()); err != nil {
 			return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
+		}
+		if failing := (*flowplan.JoinError)(nil); errors.As(made.err, &failing) && !impatient {
+			impatient = true // a person could do nothing about the flow as long as it fails
+			continue
 		}
 		if made.err != nil {
 			return nil, fmt.Errorf("%s the flow: %w", doing, made.err)

@@ -215,20 +215,32 @@ func TestANewLifeThatCannotStartBeginsAllTheSame(t *testing.T) {
 	require.Equal(t, []graph.Action{DoReset, DoAlert, DoAbort}, actions(f, 1))
 }
 
-func TestAJoinThatSavesWhatIsNoBSONFails(t *testing.T) {
+func TestAJoinWhoseAnswerCannotBeUsedFails(t *testing.T) {
 	f := made(graph.Vertex{}, graph.Vertex{After: []int{0}, Join: graph.Custom, Custom: "broken"})
-	for _, save := range []bson.RawValue{{Type: bson.TypeString, Value: []byte("abc")}, {Type: 0x42, Value: []byte{1}}, {Value: []byte{1}}} {
-		in := &Inputs{Outputs: map[Life]bson.RawValue{{}: {}}, Joins: map[string]JoinFunc{
-			"broken": func([]Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
-				return graph.NodeWait, save, nil
-			},
-		}}
-		_, err := Ended(f, []End{{Node: 0, Status: model.StatusSuccess}}, in, time.UnixMilli(2_000_000))
-		require.ErrorContains(t, err, `join function "broken": it saves a value that is not BSON`, "%v", save)
-		in.Impatient = true
-		after, err := Ended(f, []End{{Node: 0, Status: model.StatusSuccess}}, in, time.UnixMilli(2_000_000))
-		require.NoError(t, err)
-		require.Equal(t, graph.NodePending, after.States[1].Status, "a person decides")
-		require.Contains(t, after.States[1].Reason, "it saves a value that is not BSON")
+	type answer struct {
+		verdict graph.NodeStatus
+		save    bson.RawValue
+	}
+	for why, answers := range map[string][]answer{
+		"it saves a value that is not BSON":    {{graph.NodeWait, bson.RawValue{Type: bson.TypeString, Value: []byte("abc")}}, {graph.NodeReady, bson.RawValue{Type: 0x42, Value: []byte{1}}}, {graph.NodeWait, bson.RawValue{Value: []byte{1}}}},
+		"want WAIT, READY, PENDING or SKIPPED": {{"", bson.RawValue{}}, {graph.NodeSuccess, bson.RawValue{}}, {"ready", bson.RawValue{}}},
+	} {
+		for _, said := range answers {
+			in := &Inputs{Outputs: map[Life]bson.RawValue{{}: {}}, Joins: map[string]JoinFunc{
+				"broken": func([]Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
+					return said.verdict, said.save, nil
+				},
+			}}
+			_, err := Ended(f, []End{{Node: 0, Status: model.StatusSuccess}}, in, time.UnixMilli(2_000_000))
+			failed := (*JoinError)(nil)
+			require.ErrorAs(t, err, &failed, "%v", said)
+			require.Equal(t, JoinError{Flow: f.ID, Node: f.Nodes[1].ID, Join: "broken", Err: failed.Err}, *failed)
+			require.ErrorContains(t, err, why)
+			in.Impatient = true
+			after, err := Ended(f, []End{{Node: 0, Status: model.StatusSuccess}}, in, time.UnixMilli(2_000_000))
+			require.NoError(t, err)
+			require.Equal(t, graph.NodePending, after.States[1].Status, "a person decides")
+			require.Contains(t, after.States[1].Reason, why)
+		}
 	}
 }

@@ -37,6 +37,18 @@ func (e *NoJoinError) Error() string {
 // hangsOn begins the reason of a node whose join can still be met, if somebody resolves a parent.
 const hangsOn = "it hangs on "
 
+// JoinError is the error of a custom join: the function's own, or why its answer cannot be used.
+type JoinError struct {
+	Flow, Node, Join string
+	Err              error
+}
+
+func (e *JoinError) Error() string {
+	return fmt.Sprintf("flow %s, node %s: join function %q: %v", e.Flow, e.Node, e.Join, e.Err)
+}
+
+func (e *JoinError) Unwrap() error { return e.Err }
+
 // judgement is what a join says of its node.
 type judgement struct {
 	verdict graph.NodeStatus // WAIT, READY, PENDING or SKIPPED
@@ -227,14 +239,14 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 	}
 	verdict, save, err := fn(all, j.context)
 	if err == nil {
-		err = savable(save)
+		err = usable(verdict, save)
 	}
 	if err != nil && in.Impatient {
 		j.verdict, j.reason = graph.NodePending, fmt.Sprintf("join function %q fails: %v", v.Custom, err)
 		return j, nil
 	}
 	if err != nil {
-		return j, fmt.Errorf("flow %s, node %s: join function %q: %w", f.ID, v.ID, v.Custom, err)
+		return j, &JoinError{Flow: f.ID, Node: v.ID, Join: v.Custom, Err: err}
 	}
 	j.verdict, j.context = verdict, save
 	switch {
@@ -242,8 +254,6 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 		j.reason = fmt.Sprintf("join function %q said so", v.Custom)
 	case verdict == graph.NodePending:
 		j.reason, j.final = fmt.Sprintf("join function %q said PENDING", v.Custom), true
-	case verdict != graph.NodeWait:
-		return j, fmt.Errorf("flow %s, node %s: join function %q answered %q; want WAIT, READY, PENDING or SKIPPED", f.ID, v.ID, v.Custom, verdict)
 	case len(p.open) > 0:
 	case len(p.pending) > 0:
 		j.verdict, j.reason = graph.NodePending, fmt.Sprintf(hangsOn+"%s, which is PENDING", f.Nodes[p.pending[0]].ID)
@@ -253,8 +263,13 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 	return j, nil
 }
 
-// savable says why a custom join's value cannot be saved; nil = it can.
-func savable(v bson.RawValue) error {
+// usable says why a custom join's answer cannot be used; nil = it can.
+func usable(verdict graph.NodeStatus, v bson.RawValue) error {
+	switch verdict {
+	case graph.NodeWait, graph.NodeReady, graph.NodePending, graph.NodeSkipped:
+	default:
+		return fmt.Errorf("it answers %q; want WAIT, READY, PENDING or SKIPPED", verdict)
+	}
 	if n := len(v.Value); n > MaxSaved {
 		return fmt.Errorf("it saves %d bytes; at most %d are allowed", n, MaxSaved)
 	}

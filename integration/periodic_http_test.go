@@ -3,9 +3,11 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,15 @@ import (
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
+
+// stuck fails a test that waits for what does not come, and shows where all goroutines wait.
+func stuck(t *testing.T, what string) {
+	t.Helper()
+	var stacks strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // to memory
+	t.Log(stacks.String())
+	require.FailNow(t, what)
+}
 
 // callsWorld is a deployment whose rules call URLs: two engines, two workers, and an
 // endpoint that accepts completions.
@@ -45,7 +56,7 @@ func newCallsWorld(t *testing.T, e Engine) *callsWorld {
 			case err := <-ended:
 				require.NoError(t, err)
 			case <-time.After(chaosPatience):
-				require.FailNow(t, "an engine has not stopped for minutes")
+				stuck(t, "an engine has not stopped for minutes")
 			}
 		})
 		w.rules = p
@@ -93,7 +104,7 @@ func (w *callsWorld) called(r *schedule.Rule, calls <-chan call) call {
 		for _, x := range w.records(r) {
 			w.t.Logf("%+v", x)
 		}
-		require.FailNow(w.t, "the rule has not called its target for minutes")
+		stuck(w.t, "the rule has not called its target for minutes")
 		return call{}
 	}
 }
@@ -154,9 +165,14 @@ type completionAnswer struct {
 // complete sends a completion and returns the answer.
 func (w *callsWorld) complete(c call, body string) (int, completionAnswer) {
 	w.t.Helper()
-	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, c.back, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(w.t.Context(), chaosPatience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.back, strings.NewReader(body))
 	require.NoError(w.t, err)
 	res, err := http.DefaultClient.Do(req)
+	if errors.Is(err, context.DeadlineExceeded) {
+		stuck(w.t, "a completion has had no answer for minutes")
+	}
 	require.NoError(w.t, err)
 	defer func() { _ = res.Body.Close() }()
 	var a completionAnswer

@@ -45,10 +45,11 @@ func (c *Consumer) stillDue(ctx context.Context, ids []string) (due []*model.Tas
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	tasks, err := c.store.Tasks.ByIDs(ctx, ids)
-	now := c.store.Clock.Now()
+	stamp := c.store.Clock.Stamp()
+	now := stamp.Now
 	for _, id := range ids {
 		t := tasks[id]
-		if t != nil && !t.DueAt.IsZero() && !t.DueAt.After(now) && !lifecycle.HeldBack(t) && !lifecycle.MustStop(t, c.cfg.WorkerID) && !c.seeker.Refused.Has(id, now) {
+		if t != nil && !t.DueAt.IsZero() && !t.DueAt.After(stamp.Past(t.CreatedAt).Now) && !lifecycle.HeldBack(t) && !lifecycle.MustStop(t, c.cfg.WorkerID) && !c.seeker.Refused.Has(id, now) {
 			due = append(due, t)
 		}
 	}

@@ -54,7 +54,7 @@ func (f *follower) Follow(ctx context.Context, woken []store.Woken) error {
 		f.c.wake.now() // the next fetch finds it, in one batch with what waits already
 		return nil
 	}
-	mine, read, late := f.sort(woken, f.c.store.Clock.Now(), f.c.store.Clock.Error())
+	mine, read, late := f.sort(woken, f.c.store.Clock.Stamp())
 	if len(late) > 0 {
 		select {
 		case f.late <- late:
@@ -85,8 +85,9 @@ func (f *follower) hear(woken []store.Woken) {
 
 // sort says of each event whether its task is to be claimed as it is, to be read, or to
 // wait. What starts later than soon is left to a timer and a fetch. A task that is due from when it
-// was created does not wait for an estimate that lags, by behind at most.
-func (f *follower) sort(woken []store.Woken, now time.Time, behind time.Duration) (mine []*model.Task, read []string, late []pending) {
+// was sent does not wait for an estimate that lags.
+func (f *follower) sort(woken []store.Woken, stamp store.Stamp) (mine []*model.Task, read []string, late []pending) {
+	now := stamp.Now
 	for _, w := range woken {
 		if _, typ, _, err := input.ParseTaskID(w.ID); err != nil || f.c.handlerOf(typ) == nil {
 			continue
@@ -96,7 +97,7 @@ func (f *follower) sort(woken []store.Woken, now time.Time, behind time.Duration
 			if w.Task.DueAt.IsZero() {
 				continue // it is not to be claimed
 			}
-			if w.Task.DueAt.After(store.Past(now, behind, w.Task.CreatedAt)) {
+			if w.Task.DueAt.After(stamp.Past(w.Task.CreatedAt).Now) {
 				due = w.Task.DueAt
 			}
 		}

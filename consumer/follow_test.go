@@ -55,7 +55,7 @@ func TestATaskThatIsDueAtOnceDoesNotWaitForAnEstimateThatLags(t *testing.T) {
 		sent, id := now.Add(after), "-/"+quietType+"/"+strconv.Itoa(i)
 		woken = append(woken, store.Woken{ID: id, Task: &model.Task{ID: id, CreatedAt: sent, DueAt: sent}})
 	}
-	mine, read, late := f.sort(woken, now, behind)
+	mine, read, late := f.sort(woken, store.Stamp{Now: now, Behind: behind})
 	require.Equal(t, []*model.Task{woken[0].Task}, mine)
 	require.Empty(t, read)
 	require.Len(t, late, 1, "a clock that is wrong is not believed")

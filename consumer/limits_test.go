@@ -48,3 +48,29 @@ func TestWhatBecomesClaimableWhileGrantsAreAskedForIsLeftToTheNextFetch(t *testi
 	require.NoError(t, err)
 	require.Equal(t, again.Rev, stored.Rev)
 }
+
+// The sender's estimate of the database's time may lag less than the worker's.
+func TestATaskThatIsDueAtOnceIsClaimedWhereTheEstimateLags(t *testing.T) {
+	for _, maxRunning := range []int{0, 2} {
+		c, _ := prepared(t, testdb.New(t))
+		if maxRunning > 0 {
+			require.NoError(t, c.store.Types.Put(t.Context(), &model.TaskType{Code: quietType, MaxRunning: maxRunning}))
+			c.control.Forget()
+			require.NoError(t, c.control.Fresh(t.Context()))
+		}
+		ahead := func(d time.Duration) func(*model.Task) {
+			return func(task *model.Task) {
+				at := task.CreatedAt.Add(c.store.Clock.Error() + d).Truncate(time.Millisecond)
+				task.CreatedAt, task.StartTime, task.DueAt = at, at, at
+			}
+		}
+		first, second := put(t, c, "first", ahead(time.Millisecond)), put(t, c, "second", ahead(2*time.Millisecond))
+		out, err := c.claim(t.Context(), []*model.Task{first, second}, nil)
+		require.NoError(t, err)
+		require.Len(t, out.Won, 2)
+		for _, w := range out.Won {
+			_, state := lifecycle.ExecutionOf(w.After, out.ExecID)
+			require.False(t, state.ClaimedAt.Before(second.CreatedAt), "one time for all: they are one update")
+		}
+	}
+}

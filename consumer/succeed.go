@@ -107,10 +107,10 @@ func (c *Consumer) prepareSuccessors(ctx context.Context, h *handler, xs []*exec
 	var of []*execution
 	var wanted []limits.Preparation
 	var unused []*model.Task
-	now := c.store.Clock.Now()
+	stamp := c.store.Clock.Stamp()
 	c.passes.mu.Lock()
 	for _, t := range tasks {
-		if !lifecycle.ConditionsMet(c.only, t) || lifecycle.Wanted(t) > 1 || lifecycle.Claimable(t, c.cfg.WorkerID, *h.effective(t), now) != "" {
+		if !lifecycle.ConditionsMet(c.only, t) || lifecycle.Wanted(t) > 1 || lifecycle.Claimable(t, c.cfg.WorkerID, *h.effective(t), stamp.Past(t.CreatedAt).Now) != "" {
 			continue // the longer way repairs or refuses it
 		}
 		for len(xs) > 0 && !xs[0].is(running) {
@@ -232,6 +232,9 @@ func (p *passes) takeFollows() []*following {
 func (c *Consumer) writeFollows(batch []*following) {
 	defer c.passes.send()
 	stamp := c.store.Clock.Stamp()
+	for _, f := range batch {
+		stamp = stamp.Past(f.s.task.CreatedAt)
+	}
 	now := stamp.Now
 	var both []*following
 	var follows []store.Follow

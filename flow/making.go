@@ -27,7 +27,7 @@ type making struct {
 	// passing are outputs that another decision reads anew: somebody has deleted the task, or has it run
 	// again.
 	passing []flowplan.Life
-	// impatient: what is decided about has waited for joinPatience, or a person waits.
+	// impatient: what is decided about has waited for joinPatience.
 	impatient bool
 }
 

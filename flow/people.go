@@ -26,7 +26,7 @@ func (f *Flows) Resolve(ctx context.Context, id, node string, status graph.NodeS
 		return nil, err
 	}
 	return f.change(ctx, "resolving a node of", id, node, func(doc *graph.Flow, i int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
-		return flowplan.Resolve(doc, i, status, remark, in, now)
+		return despiteJoins(in, func() (*graph.Flow, error) { return flowplan.Resolve(doc, i, status, remark, in, now) })
 	})
 }
 
@@ -38,8 +38,19 @@ func (f *Flows) Answer(ctx context.Context, id, node string, values any, remark 
 		return nil, err
 	}
 	return f.change(ctx, "answering a node of", id, node, func(doc *graph.Flow, i int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
-		return flowplan.Answer(doc, i, values, remark, in, now)
+		return despiteJoins(in, func() (*graph.Flow, error) { return flowplan.Answer(doc, i, values, remark, in, now) })
 	})
+}
+
+// despiteJoins decides what a person has said. A join behind that fails is called once more. Then its
+// node is PENDING, since nobody could end the node before it as long as that lasts.
+func despiteJoins(in *flowplan.Inputs, decide func() (*graph.Flow, error)) (*graph.Flow, error) {
+	after, err := decide()
+	if failing := (*flowplan.JoinError)(nil); errors.As(err, &failing) {
+		in.Impatient = true
+		return decide()
+	}
+	return after, err
 }
 
 // Cancel ends a flow: running tasks are cancelled, and waiting nodes become SKIPPED. The flow becomes
@@ -192,7 +203,6 @@ func (f *Flows) change(ctx context.Context, doing, id, node string, decide func(
 	if err := f.ready(ctx); err != nil {
 		return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
 	}
-	impatient := false
 	for range maxTries {
 		began := clock.Read(f.store.Local())
 		before, err := f.Get(ctx, id)
@@ -205,13 +215,9 @@ func (f *Flows) change(ctx context.Context, doing, id, node string, decide func(
 				return nil, err
 			}
 		}
-		made := &making{flow: before, impatient: impatient, decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) { return decide(before, i, in, now) }}
+		made := &making{flow: before, decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) { return decide(before, i, in, now) }}
 		if err := f.make(ctx, []*making{made}, f.store.Clock.Now()); err != nil {
 			return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
-		}
-		if failing := (*flowplan.JoinError)(nil); errors.As(made.err, &failing) && !impatient {
-			impatient = true // a person could do nothing about the flow as long as it fails
-			continue
 		}
 		if made.err != nil {
 			return nil, fmt.Errorf("%s the flow: %w", doing, made.err)

@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,10 +15,10 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
-// floor is the yardstick of latency, by the driver alone: what no scheduler on this server can be quicker
-// than. The bench inserts a document as the product's is, its change event arrives in another
-// process, and the update that claims it is answered there. The latency is from before the insert to that
-// answer. It is measured while the product is, between its sends.
+// floor is the yardstick of latency, by the driver alone. The bench inserts a document as the product's is,
+// its change event arrives in another process, and the update that claims it is answered there. The
+// latency is from before the insert to that answer. It is measured while the product is, between its
+// sends, so that both have the same load beside them.
 type floor struct{ *crew }
 
 // startFloor starts the process that claims. It returns nil where there are no change streams.
@@ -60,6 +61,8 @@ func (r *run) measureFloor(ctx context.Context, n int, every time.Duration) erro
 	if err != nil {
 		return fmt.Errorf("measuring the floor: %w", err)
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the change events of the floor did not arrive within a minute"))
+	defer cancel()
 	return r.floor.Await(ctx, func() bool { return len(r.floor.sent) >= n })
 }
 
@@ -103,17 +106,21 @@ func (w *worker) claimRaw(ctx context.Context) error {
 	}
 	defer events.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it was read
 	w.watching.Store(true)
-	claims, ctx := errgroup.WithContext(ctx)
-	for events.Next(ctx) {
+	claims, call := errgroup.WithContext(ctx)
+	for events.Next(call) {
 		doc := events.Current.Lookup("fullDocument")
 		id, sent := doc.Document().Lookup("_id").StringValue(), doc.Document().Lookup("args", "sent").AsInt64()
 		claims.Go(func() error {
-			if err := raw.update(ctx, []rawTask{{id: id}}, 1, raw.claim); err != nil {
+			if err := raw.update(call, []rawTask{{id: id}}, 1, raw.claim); err != nil {
 				return fmt.Errorf("claiming for the floor: %w", err)
 			}
 			w.sent(sent)
 			return nil
 		})
 	}
-	return cmp.Or(claims.Wait(), events.Err())
+	err = claims.Wait()
+	if err == nil && ctx.Err() == nil {
+		err = cmp.Or(events.Err(), errors.New("the change stream of the floor has ended"))
+	}
+	return err
 }

@@ -173,9 +173,7 @@ func (w *worker) run(ctx context.Context, in *bufio.Reader) error {
 				ended <- err
 			}
 		case w.Floor:
-			if err := w.claimRaw(ctx); err != nil {
-				ended <- err
-			}
+			ended <- w.claimRaw(ctx)
 		default:
 			ended <- w.consumer.Run(ctx)
 		}

@@ -80,7 +80,7 @@ func (q question) decide(found []*model.Task) decision {
 		}
 		by := q.by
 		by.Applied, by.From = applied, grant.From
-		after, no := lifecycle.Claim(t, by, *eff, store.Past(q.now, q.behind, t.CreatedAt))
+		after, no := lifecycle.Claim(t, by, *eff, q.now)
 		if no == "" {
 			if vague(eff.Lease, q.behind) {
 				d.refuse(t, time.Time{}) // the database answers too slowly for its lease
@@ -102,8 +102,11 @@ func (q question) decide(found []*model.Task) decision {
 			continue
 		}
 		retry := time.Time{}
-		if no == lifecycle.RefusedOwnRetry {
+		switch no {
+		case lifecycle.RefusedOwnRetry:
 			retry = lifecycle.RetryOf(t, q.by.WorkerID)
+		case lifecycle.RefusedNotDue:
+			retry = t.DueAt
 		}
 		d.refuse(t, retry)
 	}

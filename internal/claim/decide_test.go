@@ -57,18 +57,10 @@ func TestWhatIsDueIsClaimedOnTheTermsOfItsTypeAndItsGrant(t *testing.T) {
 	require.Same(t, said, d.claims[0].After.Applied)
 }
 
-// The estimates of senders and workers lag by different amounts.
-func TestWhatWasSentMustBeDueWhereTheEstimateLags(t *testing.T) {
-	q := asked()
-	q.behind = 5 * time.Millisecond
-	sent := func(key string, after time.Duration, start time.Time) *model.Task {
-		return lifecycle.NewTask(lifecycle.Draft{Type: "mail", Key: key, Start: start}, noon.Add(after))
-	}
-	now, later, wrong := sent("now", q.behind, time.Time{}), sent("later", q.behind, noon.Add(time.Second)), sent("wrong", time.Minute, time.Time{})
-	d := q.decide([]*model.Task{now, later, wrong})
-	require.Equal(t, []*model.Task{now}, befores(d.claims))
-	_, state := lifecycle.ExecutionOf(d.claims[0].After, "e")
-	require.Equal(t, now.CreatedAt, state.ClaimedAt, "not before it was sent")
+func TestATaskThatIsNotDueComesBackWhenItIs(t *testing.T) {
+	task := candidate("a", func(t *model.Task) { t.StartTime, t.DueAt = noon.Add(time.Second), noon.Add(time.Second) })
+	d := asked().decide([]*model.Task{task})
+	require.Equal(t, map[*model.Task]time.Time{task: noon.Add(time.Second)}, d.refused)
 }
 
 func TestALimitedTaskIsClaimedByAGrantInTimeOnly(t *testing.T) {

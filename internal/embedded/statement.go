@@ -137,6 +137,7 @@ func (st *statement) each(t *target, write func(storage.Record) (met bool, err e
 		if err != nil || len(found) == 0 {
 			return err
 		}
+		t.Long = t.Long || len(found) > shortBatch
 		for _, rec := range found {
 			met, err := write(rec)
 			if err != nil || met && !st.multi {

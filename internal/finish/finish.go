@@ -2,7 +2,7 @@
 // handlers saved. Both are group commits: what gathers while one batch is written is the next
 // one. A write is repeated until the server answers.
 //
-//	[Ends.Put] ─▶ gathers ─▶ decided by the rule of package lifecycle ─▶ one command ─┬▶ [Execution.Ended]
+//	[Ends.Put] ─▶ gathers, urgent or not ─▶ decided by the rule of package lifecycle ─▶ one command ─┬▶ [Execution.Ended]
 //	                            ▲                                                     ├▶ [Execution.Fenced]: somebody else has the task
 //	                            └──── on what the task is now: another's write crossed┘
 //
@@ -83,13 +83,14 @@ func (w *Ends) Hurry() { w.queue.Hurry() }
 // Wait returns when all ends that were put before have been written once, or with the cause of
 // ctx.
 func (w *Ends) Wait(ctx context.Context) error {
+	w.queue.Hurry()
 	return cmp.Or(w.urgent.Wait(ctx), w.queue.Wait(ctx))
 }
 
 // Len is how many ends gather or are being written.
 func (w *Ends) Len() int { return w.urgent.Len() + w.queue.Len() }
 
-// flush writes a batch of ends. Those that somebody's change crossed are decided again on what
+// flush writes a batch of ends. It may run several times at once. Those that somebody's change crossed are decided again on what
 // the task is now.
 func (w *Ends) flush(batch []*End) {
 	defer w.Settled()

@@ -15,8 +15,8 @@ const (
 	quick = 1000
 )
 
-// Gather lets each batch wait for more ends as long as linger says, unless it is large already
-// or urgent. Call it before the first Put.
+// Gather lets each batch of ends that are not urgent wait for more as long as linger says, unless it is
+// large already. Call it before the first Put.
 func (w *Ends) Gather(linger func() time.Duration) { w.queue.Gather(enough, linger) }
 
 // Linger returns how long the next batch of ends waits for more. perSecond is how many tasks start,

@@ -40,7 +40,7 @@ type Inputs struct {
 	Taken map[Edge]bool
 	// Joins are the registered functions.
 	Joins map[string]JoinFunc
-	// Impatient says that joins have failed for long, or that a person is there: a node whose join fails
+	// Impatient says that joins have failed for long, or that a person decides: a node whose join fails
 	// becomes PENDING.
 	Impatient bool
 }

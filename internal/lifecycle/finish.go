@@ -74,6 +74,9 @@ func Finish(t *model.Task, execID string, out Outcome, eff Effective, now time.T
 	if w.Parked && Lapsed(w, now) {
 		return nil, &LateError{Until: w.PingExpireTime}
 	}
+	if !out.Unstarted {
+		now = clock.Later(now, w.ClaimedAt) // the estimate of who claimed it may have lagged less
+	}
 	c := next(t, now)
 	w = &c.WorkerStates[i]
 	verdict := judged(c, eff)

@@ -98,6 +98,9 @@ func (g *Gate) admitType(ctx context.Context, name string, tasks []*model.Task, 
 	for _, t := range tasks {
 		a.Granted[t] = b.granted[t]
 	}
+	if len(tasks) > 0 {
+		g.with(name, func(k *candidates, _ time.Duration) { k.wishes = 0 })
+	}
 	maps.Copy(a.Later, b.later)
 	n, err := g.holdBack(ctx, name, b.blocked)
 	a.HeldBack += n

@@ -20,6 +20,7 @@ type candidates struct {
 
 	searching bool          // a search is under way
 	wishCheck time.Duration // monotonic: when this process last looked whether another waits
+	wishes    int           // of this process for a permit, since it last had one
 	spared    time.Duration // monotonic: when an execution last got no successor, so that its end looks
 }
 

@@ -241,13 +241,39 @@ func TestAProcessThatWaitsForLongIsAnsweredOnceByOneThatPassesItsPermitOn(t *tes
 	require.Empty(t, s.holders())
 }
 
-func TestAProcessLooksMoreOftenAfterItsFirstWishes(t *testing.T) {
-	w := &wait{wished: time.Minute}
-	for wishes, longest := range []time.Duration{longestLook, wishedLook, wishedLook, wishedLook, longestLook} {
-		w.wishes = wishes
-		require.Equal(t, longest, w.longestLook(time.Minute+wishAfter/2), wishes)
-		require.Equal(t, longestLook, w.longestLook(time.Minute+wishAfter), wishes)
+// The executions of others may take hours.
+func TestAProcessLooksMoreOftenAfterItsFirstWishesAlone(t *testing.T) {
+	s := newSwept(t)
+	waits := s.another()
+	s.maxRunning(1)
+	require.NoError(t, waits.types.Fresh(t.Context(), 0))
+	waits.watched(false)
+	had := s.granted(s.stored(1), "e1", nil)
+	tasks := s.stored(2)
+	require.Empty(t, waits.granted(tasks, "e2", nil))
+	waits.Learn(tasks)
+	waits.roomy(sweptType) // the test looks
+	wish := func() bool {
+		before := s.store.Local().Monotonic() - wishAfter
+		return waits.wish(t.Context(), sweptType, &wait{since: before, wished: before})
 	}
+	require.False(t, waits.wish(t.Context(), sweptType, &wait{since: s.store.Local().Monotonic() + time.Hour}), "it has only begun to wait")
+	for range quickWishes {
+		require.True(t, wish(), "also in another wait")
+	}
+	require.False(t, wish())
+	require.NoError(t, s.store.Permits.Free(t.Context(), had))
+	require.Len(t, waits.granted(tasks, "e3", nil), 1)
+	require.True(t, wish(), "it had a permit meanwhile")
+
+	waits.mu.Lock()
+	w := waits.waitOf(sweptType)
+	w.pause = longestLook
+	waits.mu.Unlock()
+	waits.sooner(sweptType, w)
+	require.Equal(t, wishedLook, w.pause)
+	waits.sooner("another", w)
+	require.Nil(t, waits.waits["another"], "a type that waits no longer goes on")
 }
 
 func TestAProcessHeedsNoWishOfItsOwn(t *testing.T) {

@@ -76,12 +76,16 @@ func TestOneExecutionASecondIsLeftOutSoThatItsEndLooksForWishes(t *testing.T) {
 	require.Len(t, had, 2)
 	s.Learn(tasks)
 	now := s.store.Local().Monotonic()
-	s.known[sweptType].wishCheck, s.known[sweptType].spared = now-wishAfter, now-wishAfter
+	s.with(sweptType, func(k *candidates, _ time.Duration) { k.wishCheck, k.spared = now-wishAfter, now-wishAfter })
 	prepared := func(i int) int {
 		got, err := s.Prepare(t.Context(), sweptType, []Preparation{{Permit: had[i], Running: "e" + strconv.Itoa(i), Task: tasks[2+i], ExecID: "next"}})
 		require.NoError(t, err)
 		return len(got)
 	}
 	require.Zero(t, prepared(0))
+	s.with(sweptType, func(k *candidates, _ time.Duration) {
+		require.GreaterOrEqual(t, k.spared, now)
+		k.spared += time.Hour // however slow the machine is
+	})
 	require.Equal(t, 1, prepared(1))
 }

@@ -17,8 +17,9 @@ const (
 	// tasks may be gone, or there may be a better one.
 	searchAfter = 5 * time.Second
 	longestLook = 250 * time.Millisecond // between two looks
-	// wishedLook is the longest time between two looks in the second after each of the first wishes: a
-	// permit that is freed for this process does nothing until it looks.
+	// wishedLook is the longest time between two looks in the seconds after a wish: a permit that is
+	// freed for this process is idle until it looks. After quickWishes without a permit there are no
+	// more such looks, because executions may take hours.
 	wishedLook  = 40 * time.Millisecond
 	quickWishes = 3
 	// countedEasily is how many permits a server counts for one look without noticing it. Of more
@@ -56,7 +57,6 @@ type wait struct {
 	look   *time.Timer   // nil = the type returns at until
 	since  time.Duration // monotonic: when it began to wait
 	wished time.Duration // monotonic: when a permit was last wished for; 0 = never
-	wishes int           // so far
 }
 
 // full takes the type out of the queries until a permit may be free.
@@ -66,19 +66,23 @@ func (g *Gate) full(typ string) {
 	w := g.waitOf(typ)
 	longest := longestPause
 	if g.watcher != nil {
-		longest = w.longestLook(g.store.Local().Monotonic())
+		longest = min(longestLook*w.looksApart(), searchAfter/2)
 	}
 	w.pause = min(max(2*w.pause, firstPause), longest)
 	g.waitFor(typ, w, w.pause*3/4+rand.N(w.pause/2))
 }
 
-// longestLook is the longest time between two looks at permits, at a time of the monotonic clock.
-func (w *wait) longestLook(now time.Duration) time.Duration {
-	longest := longestLook
-	if 1 <= w.wishes && w.wishes <= quickWishes && now-w.wished < wishAfter {
-		longest = wishedLook
+// looksApart is how many times as far apart as those at few permits looks at so many are.
+func (w *wait) looksApart() time.Duration { return time.Duration(1 + w.rule.maxRunning/countedEasily) }
+
+// sooner looks soon, if the type still waits.
+func (g *Gate) sooner(typ string, w *wait) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.waits[typ] == w {
+		w.pause = min(w.pause, wishedLook*w.looksApart())
+		g.waitFor(typ, w, w.pause)
 	}
-	return min(longest*time.Duration(1+w.rule.maxRunning/countedEasily), searchAfter/2)
 }
 
 // stepAside leaves the permits of the type to the others for a moment.
@@ -156,8 +160,10 @@ func (g *Gate) lookForRoom(typ string, w *wait) {
 		g.roomy(typ)
 		g.wake()
 	default:
-		g.wish(ctx, typ, w)
 		g.full(typ)
+		if g.wish(ctx, typ, w) {
+			g.sooner(typ, w)
+		}
 	}
 }
 
@@ -177,23 +183,25 @@ func (g *Gate) limitOf(ctx context.Context, typ string) (store.Limit, error) {
 }
 
 // wish asks other processes to free a permit, after a while without any. A process that passes its
-// permits on keeps them as long as it knows tasks, even if only this worker may run others.
-func (g *Gate) wish(ctx context.Context, typ string, w *wait) {
+// permits on keeps them as long as it knows tasks, even if only this worker may run others. quick
+// reports whether an answer may be there soon.
+func (g *Gate) wish(ctx context.Context, typ string, w *wait) (quick bool) {
 	if g.watcher.Holds(typ) || !g.Knows(typ) {
-		return
+		return false
 	}
 	now := g.store.Local().Monotonic()
 	g.mu.Lock()
-	patient := now-max(w.since, w.wished) < wishAfter
-	if !patient {
+	k, due := g.known[typ], now-max(w.since, w.wished) >= wishAfter
+	if due {
 		w.wished = now
-		w.wishes++
+		k.wishes++
 	}
+	quick = w.wished > 0 && k.wishes <= quickWishes
 	g.mu.Unlock()
-	if patient {
-		return
+	if due {
+		g.report(g.store.Permits.Wish(ctx, typ, g.id), "asking for a permit")
 	}
-	g.report(g.store.Permits.Wish(ctx, typ, g.id), "asking for a permit")
+	return quick
 }
 
 // wishCheckDue reports whether it is time to look for wishes of others.

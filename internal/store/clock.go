@@ -65,14 +65,16 @@ type Stamp struct {
 	At     clock.Instant // when it was taken
 }
 
-// Past returns the later of now, an estimate that may lag by behind, and a time that somebody has stored
-// as their now: where both are right, it has passed. One that the estimate does not allow is not
-// believed.
-func Past(now time.Time, behind time.Duration, stored time.Time) time.Time {
-	if stored.After(now) && !stored.After(now.Add(behind+2*clockGrain)) { // now and the reading were cut
-		return stored
+// Past returns the stamp with the latest of its time and those that others have stored as their now: where
+// all are right, they have passed. One that the estimate does not allow is not believed.
+func (s Stamp) Past(stored ...time.Time) Stamp {
+	most := s.Now.Add(s.Behind + 2*clockGrain) // both readings were cut to it
+	for _, at := range stored {
+		if at.After(s.Now) && !at.After(most) {
+			s.Now = at
+		}
 	}
-	return now
+	return s
 }
 
 // Stamp returns the time to store now.

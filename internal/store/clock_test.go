@@ -69,7 +69,7 @@ func TestWhatSomebodyStoredAsNowHasPassed(t *testing.T) {
 		-behind - 2*clockGrain:    0,
 		24 * time.Hour:            0,
 	} {
-		require.Equal(t, noon.Add(want), Past(noon, behind, noon.Add(stored)), stored)
+		require.Equal(t, noon.Add(want), Stamp{Now: noon, Behind: behind}.Past(noon.Add(-1), noon.Add(stored), noon).Now, stored)
 	}
 }
 

@@ -69,7 +69,7 @@ func (s *Snapshot) Each(fn func(*Collection) bool) {
 
 // batch is writes that become visible together; on file, by one fsync.
 type batch struct {
-	writers int // sections
+	writers int // commands
 	ops     []fileOp
 	events  []*Event
 	retries map[string]*Retry // by session; their commands may be adding to them

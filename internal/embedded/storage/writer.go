@@ -15,15 +15,16 @@ import (
 // small writes are one section, which readers see whole. Inside a transaction it
 // writes to the transaction's copies.
 type Writer struct {
-	ctx    context.Context
-	s      *Store
-	txn    *Txn
-	locked bool
-	dirty  bool
-	writes int    // in this section, with the documents looked for by _id
-	batch  *batch // that has its last write
-	seen   *batch // the newest that what it looked at may be part of
-	lost   error  // why what an earlier section wrote, or looked at, was taken back
+	ctx     context.Context
+	s       *Store
+	txn     *Txn
+	locked  bool
+	dirty   bool
+	writes  int    // in this section, with the documents looked for by _id
+	batch   *batch // that has its last write
+	seen    *batch // the newest that what it looked at may be part of
+	counted *batch // whose writers it is one of
+	lost    error  // why what an earlier section wrote, or looked at, was taken back
 	// Remember is called at the end of a section that wrote something, with the
 	// lock held; it returns what a retry of the command must find, or nil.
 	Remember func() (session string, r *Retry)
@@ -95,8 +96,9 @@ func (w *Writer) unlock() {
 		s.log.append(b.events)
 		close(b.done)
 	} else if s.pending != nil && !s.closed {
-		if w.dirty {
+		if w.dirty && w.counted != s.pending {
 			s.pending.writers++
+			w.counted = s.pending
 		}
 		select {
 		case s.kick <- struct{}{}:

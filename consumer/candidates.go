@@ -49,7 +49,7 @@ func (c *Consumer) stillDue(ctx context.Context, ids []string) (due []*model.Tas
 	now := stamp.Now
 	for _, id := range ids {
 		t := tasks[id]
-		if t != nil && !t.DueAt.IsZero() && !t.DueAt.After(stamp.Past(t.CreatedAt).Now) && !lifecycle.HeldBack(t) && !lifecycle.MustStop(t, c.cfg.WorkerID) && !c.seeker.Refused.Has(id, now) {
+		if t != nil && !t.DueAt.IsZero() && !t.DueAt.After(stamp.After(t).Now) && !lifecycle.HeldBack(t) && !lifecycle.MustStop(t, c.cfg.WorkerID) && !c.seeker.Refused.Has(id, now) {
 			due = append(due, t)
 		}
 	}

@@ -97,7 +97,7 @@ func (f *follower) sort(woken []store.Woken, stamp store.Stamp) (mine []*model.T
 			if w.Task.DueAt.IsZero() {
 				continue // it is not to be claimed
 			}
-			if w.Task.DueAt.After(stamp.Past(w.Task.CreatedAt).Now) {
+			if w.Task.DueAt.After(stamp.After(w.Task).Now) {
 				due = w.Task.DueAt
 			}
 		}

@@ -110,7 +110,7 @@ func (c *Consumer) prepareSuccessors(ctx context.Context, h *handler, xs []*exec
 	stamp := c.store.Clock.Stamp()
 	c.passes.mu.Lock()
 	for _, t := range tasks {
-		if !lifecycle.ConditionsMet(c.only, t) || lifecycle.Wanted(t) > 1 || lifecycle.Claimable(t, c.cfg.WorkerID, *h.effective(t), stamp.Past(t.CreatedAt).Now) != "" {
+		if !lifecycle.ConditionsMet(c.only, t) || lifecycle.Wanted(t) > 1 || lifecycle.Claimable(t, c.cfg.WorkerID, *h.effective(t), stamp.After(t).Now) != "" {
 			continue // the longer way repairs or refuses it
 		}
 		for len(xs) > 0 && !xs[0].is(running) {
@@ -231,10 +231,11 @@ func (p *passes) takeFollows() []*following {
 // writeFollows writes ends together with the claims of what follows them.
 func (c *Consumer) writeFollows(batch []*following) {
 	defer c.passes.send()
-	stamp := c.store.Clock.Stamp()
-	for _, f := range batch {
-		stamp = stamp.Past(f.s.task.CreatedAt)
+	next := make([]*model.Task, len(batch))
+	for i, f := range batch {
+		next[i] = f.s.task
 	}
+	stamp := c.store.Clock.Stamp().After(next...)
 	now := stamp.Now
 	var both []*following
 	var follows []store.Follow

@@ -94,7 +94,7 @@ func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
 	if err != nil {
 		return out, err
 	}
-	out.Stamp = c.stamp(b.Tasks) // after the starts were reserved
+	out.Stamp = c.Store.Clock.Stamp().After(b.Tasks...) // and after the starts were reserved
 	now := out.Stamp.Now
 	by := lifecycle.Claimant{WorkerID: c.WorkerID, ExecID: b.ExecID, Only: c.Only, Pulled: c.Pulled}
 	d := question{by: by, terms: c.Terms, room: b.Room, limited: c.Gate.Limited, granted: out.Grants, now: now, behind: out.Stamp.Behind}.decide(tasks)
@@ -144,23 +144,13 @@ func (c *Claimer) sharpen(ctx context.Context, tasks []*model.Task) error {
 	return err
 }
 
-// stamp is the time of claims. Each task is believed that it exists: a task that is due from when it was sent
-// does not wait for an estimate that lags more than the sender's.
-func (c *Claimer) stamp(tasks []*model.Task) store.Stamp {
-	s := c.Store.Clock.Stamp()
-	for _, t := range tasks {
-		s = s.Past(t.CreatedAt)
-	}
-	return s
-}
-
 // admit asks for what the claims of limited tasks need. It returns the tasks to go on with: all
 // but those that get nothing now.
 func (c *Claimer) admit(ctx context.Context, b Bid, out *Outcome) (left []*model.Task, err error) {
 	if !c.AnyLimited(b.Tasks) {
 		return b.Tasks, nil
 	}
-	now := c.stamp(b.Tasks).Now
+	now := c.Store.Clock.Stamp().After(b.Tasks...).Now
 	var ask []*model.Task
 	for _, t := range b.Tasks {
 		eff, _ := c.Terms(t)

@@ -2,7 +2,7 @@
 // handlers saved. Both are group commits: what gathers while one batch is written is the next
 // one. A write is repeated until the server answers.
 //
-//	[Ends.Put] ─▶ gathers, urgent or not ─▶ decided by the rule of package lifecycle ─▶ one command ─┬▶ [Execution.Ended]
+//	[Ends.Put] ─▶ gathers ─▶ decided by the rule of package lifecycle ─▶ one command ─┬▶ [Execution.Ended]
 //	                            ▲                                                     ├▶ [Execution.Fenced]: somebody else has the task
 //	                            └──── on what the task is now: another's write crossed┘
 //
@@ -90,8 +90,8 @@ func (w *Ends) Wait(ctx context.Context) error {
 // Len is how many ends gather or are being written.
 func (w *Ends) Len() int { return w.urgent.Len() + w.queue.Len() }
 
-// flush writes a batch of ends. It may run several times at once. Those that somebody's change crossed are decided again on what
-// the task is now.
+// flush writes a batch of ends. Those that somebody's change crossed are decided again on what the task is
+// now. Several may run at once: for each queue, and for ends that are late.
 func (w *Ends) flush(batch []*End) {
 	defer w.Settled()
 	for len(batch) > 0 && w.Service().Err() == nil {

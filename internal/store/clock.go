@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Clock estimates the database's time from readings of it and this machine's
@@ -65,13 +66,14 @@ type Stamp struct {
 	At     clock.Instant // when it was taken
 }
 
-// Past returns the stamp with the latest of its time and those that others have stored as their now: where
-// all are right, they have passed. One that the estimate does not allow is not believed.
-func (s Stamp) Past(stored ...time.Time) Stamp {
+// After returns the stamp with the latest of its time and those at which the tasks were sent, by the estimates
+// of others: where these are right, they have passed. A time that the estimate here does not allow is
+// not believed.
+func (s Stamp) After(sent ...*model.Task) Stamp {
 	most := s.Now.Add(s.Behind + 2*clockGrain) // both readings were cut to it
-	for _, at := range stored {
-		if at.After(s.Now) && !at.After(most) {
-			s.Now = at
+	for _, t := range sent {
+		if t.CreatedAt.After(s.Now) && !t.CreatedAt.After(most) {
+			s.Now = t.CreatedAt
 		}
 	}
 	return s

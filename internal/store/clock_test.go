@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // machine is a machine's two clocks, set by hand.
@@ -58,19 +59,23 @@ func TestAStampSaysByHowMuchItMayLag(t *testing.T) {
 	require.Equal(t, time.Second, s.At.Since(m))
 }
 
-func TestWhatSomebodyStoredAsNowHasPassed(t *testing.T) {
+func TestWhatWasSentHasBeenSent(t *testing.T) {
 	const behind = 10 * time.Millisecond
-	for stored, want := range map[time.Duration]time.Duration{
+	at := func(after time.Duration) *model.Task { return &model.Task{CreatedAt: noon.Add(after)} }
+	s := Stamp{Now: noon, Behind: behind}
+	for sent, want := range map[time.Duration]time.Duration{
 		-time.Second:              0,
 		0:                         0,
 		behind:                    behind,
 		behind + 2*clockGrain:     behind + 2*clockGrain,
 		behind + 2*clockGrain + 1: 0, // a clock that is wrong
-		-behind - 2*clockGrain:    0,
 		24 * time.Hour:            0,
 	} {
-		require.Equal(t, noon.Add(want), Stamp{Now: noon, Behind: behind}.Past(noon.Add(-1), noon.Add(stored), noon).Now, stored)
+		require.Equal(t, noon.Add(want), s.After(at(sent)).Now, sent)
 	}
+	require.Equal(t, noon.Add(behind), s.After(at(behind), at(2*behind), at(1)).Now, "all by the same estimate")
+	require.Equal(t, noon, s.After().Now)
+	require.True(t, Stamp{}.After(at(0)).Now.IsZero(), "the clock was never read")
 }
 
 func TestAJumpOfTheWallClockDoesNotMoveTheEstimateButMakesItOld(t *testing.T) {

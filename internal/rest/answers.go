@@ -16,6 +16,7 @@ import (
 //	any operation              401, 403, 429  the token; a page of another origin
 //	                           422            a parameter that it does not have, a wrong value
 //	                           500, 503       the server, the database
+//	                           431            see tooLong
 //	a body                     408, 413       it comes too slowly, or is too large
 //	a body that is required    400            it is missing
 //	one thing that is named    404            there is none
@@ -49,6 +50,12 @@ func answersOf(op huma.Operation, role access.Role, in reflect.Type) []int {
 		}
 	}
 	return out
+}
+
+// tooLong is the answer of the HTTP server, before any operation, to an address and headers that are too large.
+var tooLong = &huma.Response{
+	Description: "The address and the headers are larger than the server takes: 64 KiB for mscheduler",
+	Content:     map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}},
 }
 
 // namesExecution says whether a body names one execution, by its handle.

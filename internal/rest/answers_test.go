@@ -75,7 +75,7 @@ func TestTheErrorsOfAnOperationAreThoseOfItsKind(t *testing.T) {
 				"400": op.Body != nil && op.Body.Required, "408": op.Body != nil, "413": op.Body != nil,
 				"404": one, "409": method != "get" && op.Role != "admin" && (one || takes["Idempotency-Key"]),
 				"412": takes["If-Match"], "428": edit,
-				"401": true, "403": true, "422": true, "429": true, "500": true, "503": true, "405": false, "406": false, "415": false,
+				"401": true, "403": true, "422": true, "429": true, "431": true, "500": true, "503": true, "405": false, "406": false, "415": false,
 			} {
 				_, has := op.Responses[status]
 				require.Equal(t, want, has, "%s: %s", op.ID, status)

@@ -46,6 +46,7 @@ func (s *API) addCallbacks() {
 			Responses: map[string]*huma.Response{
 				"200": {Description: "The run is completed", Content: content(reflect.TypeFor[completed](), "application/json")},
 				"403": {Description: "The request comes from a page of another origin", Content: content(reflect.TypeFor[huma.ErrorModel](), "application/problem+json")},
+				"431": tooLong,
 			},
 			Extensions: map[string]any{"x-role": string(anyRole), "x-tenants": string(ownToken)},
 		}

@@ -21,6 +21,10 @@ func add[I, O any](s *API, need rule, op huma.Operation, handle func(context.Con
 	op.SkipValidateBody = true // the form tells what is wrong, field by field
 	op.MaxBodyBytes = maxBody
 	op.Errors = answersOf(op, need.role, reflect.TypeFor[I]())
+	if op.Responses == nil {
+		op.Responses = map[string]*huma.Response{}
+	}
+	op.Responses["431"] = tooLong
 	op.Security = []map[string][]string{{"token": {}}}
 	op.Extensions = map[string]any{"x-role": string(need.role), "x-tenants": string(need.tenants)}
 	r := recordingOf(op)

@@ -67,7 +67,10 @@ func TestTheRulePagesLookRightAndTheirActionsWork(t *testing.T) {
 	b.run(chromedp.Click(`[data-opens="trigger"]`), chromedp.Click("#trigger button.primary"))
 	b.awaits(`document.querySelector('[data-part=runs]').textContent.includes("by hand")`)
 	b.run(chromedp.Click(`[data-opens="backfill"]`), chromedp.SendKeys("#backfill-from", "-1000000h"), chromedp.Click("#backfill button.primary"), chromedp.WaitVisible("#backfill .error"))
-	b.run(chromedp.Evaluate(`document.querySelector("#backfill").close()`, nil), chromedp.Click(`[data-opens="delete"]`), chromedp.Click("#delete button.danger"), chromedp.WaitVisible(`[data-part="rules"]`))
+	b.run(chromedp.Evaluate(`document.querySelector("#backfill").close()`, nil))
+	// The run by hand goes on and the page follows it: a click by the mouse may meet what is just being replaced.
+	b.awaits(`document.querySelector("#delete").open || (document.querySelector('[data-opens="delete"]').click(), false)`)
+	b.run(chromedp.Evaluate(`document.querySelector("#delete button.danger").click()`, nil), chromedp.WaitVisible(`[data-part="rules"]`))
 	status, _ := w.do(http.MethodGet, "/api/v1/periodics/-/nightly%20report", nil)
 	require.Equal(t, http.StatusNotFound, status)
 

@@ -6,12 +6,14 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -24,18 +26,31 @@ func visible(text string) string {
 	})()`
 }
 
-// press clicks where a person sees a link or a button with the text.
+// press clicks where a person sees a link or a button with the text. Parts of a page are replaced as things happen:
+// like a person, it presses again what it has missed.
 func (b *browser) press(text string) {
 	b.t.Helper()
-	b.awaits(visible(text))
-	var at struct{ X, Y float64 }
-	b.run(chromedp.Evaluate(`(() => {
-		const e = `+visible(text)+`;
-		e.scrollIntoView({block: "center"});
-		const r = e.getBoundingClientRect();
-		return {X: r.x + r.width / 2, Y: r.y + r.height / 2};
-	})()`, &at))
-	b.run(chromedp.MouseClickXY(at.X, at.Y))
+	deadline := time.Now().Add(testdb.Patience)
+	for pressed := false; !pressed; {
+		require.True(b.t, time.Now().Before(deadline), "could not press %q", text)
+		b.awaits(`document.readyState === "complete" && ` + visible(text)) // its scripts have run
+		var at struct{ X, Y float64 }
+		b.run(chromedp.Evaluate(`(() => {
+			const e = `+visible(text)+`;
+			window.pressed = false;
+			document.addEventListener("click", (ev) => {
+				window.pressed = !!ev.target.closest("a, button, summary")?.innerText.includes(`+strconv.Quote(text)+`);
+			}, {capture: true, once: true});
+			if (!e) return {X: 0, Y: 0};
+			e.scrollIntoView({block: "center"});
+			const r = e.getBoundingClientRect();
+			return {X: r.x + r.width / 2, Y: r.y + r.height / 2};
+		})()`, &at))
+		b.run(chromedp.MouseClickXY(at.X, at.Y))
+		if chromedp.Run(b.ctx, chromedp.Evaluate(`window.pressed !== false`, &pressed)) != nil {
+			pressed = true // another page is on its way, or there: that knows nothing of it
+		}
+	}
 }
 
 // writes types a text into the field that a person sees under a label, in place of what is in it.
@@ -71,7 +86,7 @@ func TestATourLeadsFromTheFirstTaskToOneThatIsMendedWhileItIsRetried(t *testing.
 	w := newWorld(t)
 	w.serves("deliver", func(args map[string]string) error {
 		if args["to"] != "Main Street 17" {
-			return errors.New("there is no house at " + args["to"])
+			return consumer.RetryAfter(time.Hour, errors.New("there is no house at "+args["to"])) // the person is quicker
 		}
 		return nil
 	})

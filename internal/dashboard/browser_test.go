@@ -162,6 +162,12 @@ func (b *browser) value(selector string) (value string) {
 	return value
 }
 
+// opensDialog opens a dialog by its button, without the mouse: that may meet what the page is just replacing.
+func (b *browser) opensDialog(dialog string) {
+	b.t.Helper()
+	b.awaits(fmt.Sprintf(`document.querySelector("#%s")?.open || (document.querySelector('[data-opens="%s"]')?.click(), false)`, dialog, dialog))
+}
+
 // awaits waits until an expression of JavaScript is true. The page may be on its way to another one meanwhile.
 func (b *browser) awaits(expression string) {
 	b.t.Helper()

@@ -59,18 +59,20 @@ func TestTheRulePagesLookRightAndTheirActionsWork(t *testing.T) {
 
 	page := w.url + "/ui/periodics/-/nightly%20report"
 	b.visit(page)
-	b.run(chromedp.Click(`[data-opens="disable"]`), chromedp.SendKeys("#disable-note", "moving <b>house</b>"), chromedp.Click("#disable button.primary"))
+	b.opensDialog("disable")
+	b.run(chromedp.SendKeys("#disable-note", "moving <b>house</b>"), chromedp.Click("#disable button.primary"))
 	b.awaits(`document.querySelector('[data-part=head]').textContent.includes("moving <b>house</b>")`)
 	require.Equal(t, "moving <b>house</b>", w.call(http.MethodGet, "/periodics/-/nightly%20report", nil)["pause_note"])
 	b.run(chromedp.Click(`form[data-call$="/enable"] button`))
 	b.awaits(`document.querySelector('[data-part=head] .badge').textContent.includes("enabled") && document.querySelector('[data-opens="disable"]') !== null`)
-	b.run(chromedp.Click(`[data-opens="trigger"]`), chromedp.Click("#trigger button.primary"))
+	b.opensDialog("trigger")
+	b.run(chromedp.Click("#trigger button.primary"))
 	b.awaits(`document.querySelector('[data-part=runs]').textContent.includes("by hand")`)
-	b.run(chromedp.Click(`[data-opens="backfill"]`), chromedp.SendKeys("#backfill-from", "-1000000h"), chromedp.Click("#backfill button.primary"), chromedp.WaitVisible("#backfill .error"))
+	b.opensDialog("backfill")
+	b.run(chromedp.SendKeys("#backfill-from", "-1000000h"), chromedp.Click("#backfill button.primary"), chromedp.WaitVisible("#backfill .error"))
 	b.run(chromedp.Evaluate(`document.querySelector("#backfill").close()`, nil))
-	// The run by hand goes on and the page follows it: a click by the mouse may meet what is just being replaced.
-	b.awaits(`document.querySelector("#delete").open || (document.querySelector('[data-opens="delete"]').click(), false)`)
-	b.run(chromedp.Evaluate(`document.querySelector("#delete button.danger").click()`, nil), chromedp.WaitVisible(`[data-part="rules"]`))
+	b.opensDialog("delete")
+	b.run(chromedp.Click("#delete button.danger"), chromedp.WaitVisible(`[data-part="rules"]`))
 	status, _ := w.do(http.MethodGet, "/api/v1/periodics/-/nightly%20report", nil)
 	require.Equal(t, http.StatusNotFound, status)
 

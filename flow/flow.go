@@ -64,7 +64,7 @@ type Config struct {
 // (UNKNOWN in the seed), READY, PENDING or SKIPPED, and the value to save. It must not block. It must
 // return the same result for the same input, because engines may call it twice. After an error or a
 // panic, or with an answer that is none of these, engines call it again for a minute; then the node is
-// PENDING. [Flows.Resolve] and [Flows.Answer] call it once more only.
+// PENDING. [Flows.Resolve] and [Flows.Answer] call it twice at most before that.
 type JoinFunc func(parents []Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error)
 
 // Parent is what a [JoinFunc] sees of a parent.

@@ -46,6 +46,8 @@ func (r *run) startFloor(ctx context.Context) (f *floor, err error) {
 	if _, err := f.begin(ctx); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, watchTime, errors.New("the process of the floor did not open its change stream"))
+	defer cancel()
 	return f, f.Await(ctx, func() bool { return f.watching() > 0 })
 }
 

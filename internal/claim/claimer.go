@@ -94,7 +94,7 @@ func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
 	if err != nil {
 		return out, err
 	}
-	out.Stamp = c.Store.Clock.Stamp().After(b.Tasks...) // and after the starts were reserved
+	out.Stamp = c.Store.Clock.Stamp().After(b.Tasks...) // taken after the starts were reserved
 	now := out.Stamp.Now
 	by := lifecycle.Claimant{WorkerID: c.WorkerID, ExecID: b.ExecID, Only: c.Only, Pulled: c.Pulled}
 	d := question{by: by, terms: c.Terms, room: b.Room, limited: c.Gate.Limited, granted: out.Grants, now: now, behind: out.Stamp.Behind}.decide(tasks)

@@ -39,8 +39,8 @@ func (r *request) target(ns string, result func() *storage.Retry) (*target, *sto
 // only their codes, as in MongoDB, so that the answer fits a message.
 const maxErrorText = 1 << 20
 
-// shortBatch is how many statements, and how many documents for one of them, a command has at most that
-// goes before longer ones.
+// shortBatch bounds the statements of a short command, and the documents of each. Short commands go before
+// longer ones.
 const shortBatch = 8
 
 // batch runs the statements of an insert, update or delete one after the other

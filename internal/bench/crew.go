@@ -20,6 +20,7 @@ type crew struct {
 	late    []float64
 	sent    []float64
 	steps   []float64
+	took    []float64
 	starts  []start
 	fetches []fetch
 }
@@ -66,13 +67,13 @@ func (c *crew) hire(s spec, executable string) (err error) {
 
 func (c *crew) take(m *member, r report) {
 	c.late, c.sent = append(c.late, r.Late...), append(c.sent, r.Sent...)
-	c.steps = append(c.steps, r.Steps...)
+	c.steps, c.took = append(c.steps, r.Steps...), append(c.took, r.Took...)
 	c.starts, c.fetches = append(c.starts, r.Starts...), append(c.fetches, r.Fetches...)
 	if r.Ready {
 		m.ready = true
 		return
 	}
-	r.Late, r.Sent, r.Steps, r.Starts, r.Fetches = nil, nil, nil, nil, nil
+	r.Late, r.Sent, r.Steps, r.Took, r.Starts, r.Fetches = nil, nil, nil, nil, nil, nil
 	m.latest = r
 }
 

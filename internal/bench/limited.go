@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/admin"
-	"github.com/mscheduler/mscheduler/consumer"
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -20,11 +18,6 @@ const (
 	limitedRunning = 5
 	limitedTime    = 20 * time.Millisecond
 )
-
-func work(ctx context.Context, _ *consumer.Task[model.None]) (model.None, error) {
-	clock.Pause(ctx, limitedTime)
-	return model.None{}, context.Cause(ctx)
-}
 
 // limited compares how often tasks of a type with max_running start: alone, beside a backlog of
 // another type, and behind one.
@@ -53,12 +46,13 @@ func limitedBy(c *Config, name string, backlog int, opts []producer.Option) part
 		},
 		orders:  func(_ *run, s *spec) { s.Limited = true },
 		measure: func(ctx context.Context, r *run) error { return r.awaitStarts(ctx, "limited tasks", n) },
-		after:   func(r *run) { r.crew.Look(func() { r.judgeStarts(r.crew.starts) }) }, // commands of the backlog are not for these tasks
+		after:   func(r *run) { r.crew.Look(func() { r.judgeStarts(r.crew.starts, r.crew.took) }) }, // commands of the backlog are not for these tasks
 	}
 }
 
-// judgeStarts takes the rate between the first start and the last.
-func (r *run) judgeStarts(starts []start) {
+// judgeStarts takes the rate between the first start and the last. It compares it with what handlers of
+// limitedTime allow, and with what handlers allow that take as long as these took, in milliseconds.
+func (r *run) judgeStarts(starts []start, took []float64) {
 	if len(starts) < 2 {
 		return
 	}
@@ -67,8 +61,18 @@ func (r *run) judgeStarts(starts []start) {
 		first, last = min(first, s.At), max(last, s.At)
 	}
 	r.res.measured(len(starts)-1, time.Duration(last-first))
-	possible := float64(limitedRunning) / limitedTime.Seconds()
-	if rate := r.res.TasksPerSecond; rate != nil {
-		r.note("%.2f of the %.0f starts a second that max_running %d and handlers of %v allow", *rate/possible, possible, limitedRunning, limitedTime)
+	rate, possible := r.res.TasksPerSecond, limitedRunning/limitedTime.Seconds()
+	if rate == nil {
+		return
 	}
+	r.note("%.2f of the %.0f starts a second that max_running %d and handlers of %v allow", *rate/possible, possible, limitedRunning, limitedTime)
+	if len(took) == 0 {
+		return
+	}
+	mean := 0.0
+	for _, t := range took {
+		mean += t / float64(len(took))
+	}
+	possible = limitedRunning / mean * 1000
+	r.note("its handlers took %.1f ms on average: %.2f of the %.0f starts a second that those allow", mean, *rate/possible, possible)
 }

@@ -55,6 +55,7 @@ type report struct {
 	Late    []float64 `json:"late,omitempty"`  // milliseconds from due to the handler's start
 	Sent    []float64 `json:"sent,omitempty"`  // milliseconds from before Send to the handler's start
 	Steps   []float64 `json:"steps,omitempty"` // milliseconds from the return of a handler to the start of the next
+	Took    []float64 `json:"took,omitempty"`  // milliseconds that handlers of the type with max_running took
 	Starts  []start   `json:"starts,omitempty"`
 	Fetches []fetch   `json:"fetches,omitempty"`
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -61,7 +62,12 @@ func TestLimitedMeasuresStartsASecond(t *testing.T) {
 		require.Equal(t, 99, r.Tasks, "from the first to the last")
 		require.Positive(t, *r.TasksPerSecond)
 		require.LessOrEqual(t, *r.TasksPerSecond, 300.0, "max_running holds")
-		require.Contains(t, strings.Join(r.Notes, " "), "starts a second")
+		notes := strings.Join(r.Notes, " ")
+		require.Contains(t, notes, "of the 250 starts a second")
+		var took float64
+		_, err := fmt.Sscanf(notes[strings.Index(notes, "its handlers took"):], "its handlers took %f ms", &took)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, took, 20.0, "no handler returns early")
 	}
 }
 

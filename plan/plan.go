@@ -207,51 +207,45 @@ func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i 
 // after it is in the history, so none that is over is published again.
 func (p *Plans) insert(ctx context.Context, began clock.Instant, plans []*repeat.Plan, past map[string]*repeat.Plan) ([]*repeat.Plan, error) {
 	var fresh []*repeat.Plan
-	var of []int
+	places := map[*repeat.Plan]int{}
 	for i, doc := range plans {
 		if old := past[doc.ID]; old != nil {
 			plans[i] = old
 			continue
 		}
-		fresh, of = append(fresh, doc), append(of, i)
+		fresh, places[doc] = append(fresh, doc), i
 	}
-	if len(fresh) == 0 {
-		return plans, nil
-	}
-	var there []int // of fresh: plans of their ids
-	for from := 0; from < len(fresh); {
-		to, bytes := from, 0
-		for ; to < len(fresh) && (to == from || bytes < insertBytes); to++ {
-			bytes += len(fresh[to].Messages.Value)
-		}
-		if !store.InTransaction(ctx) && began.Since(p.store.Local()) > publishTimeout {
-			return nil, fmt.Errorf("this process stood still for more than %v, so what it read before is too old: %w", publishTimeout, context.DeadlineExceeded)
-		}
-		exists, err := p.store.Plans.Insert(ctx, fresh[from:to])
-		if err != nil {
-			return nil, err
-		}
-		var stored []*repeat.Plan
-		for k, is := range exists {
-			if is {
-				there = append(there, from+k)
-			} else {
-				fresh[from+k].Created = true
-				stored = append(stored, fresh[from+k])
+	var there []*repeat.Plan // of fresh: plans of their ids are there
+	rest := fresh
+	err := store.WhileHeld(ctx, func() error {
+		var held []*repeat.Plan
+		for from := 0; from < len(rest); {
+			to, bytes := from, 0
+			for ; to < len(rest) && (to == from || bytes < insertBytes); to++ {
+				bytes += len(rest[to].Messages.Value)
 			}
+			known, waits, err := p.insertSome(ctx, began, rest[from:to])
+			if err != nil {
+				return err
+			}
+			there, held, from = append(there, known...), append(held, waits...), to
 		}
-		if !store.InTransaction(ctx) {
-			p.leave(ctx, p.decider.Decided(ctx, began, stored...))
+		if rest = held; len(held) > 0 {
+			return fmt.Errorf("storing the plan %s: %w", held[0].ID, store.ErrHeld)
 		}
-		from = to
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	var first []*repeat.Plan // whose publisher may have died
-	for _, k := range there {
-		doc, err := p.Get(ctx, fresh[k].ID)
+	for _, mine := range there {
+		doc, err := p.Get(ctx, mine.ID)
 		if err != nil {
 			return nil, err
 		}
-		if plans[of[k]] = doc; doc.Rev == 1 && len(doc.Planned) > 0 {
+		doc.Created = doc.Rev == 1 && doc.Decision == mine.Decision // the answer to the insert was lost
+		if plans[places[mine]] = doc; doc.Rev == 1 && len(doc.Planned) > 0 {
 			first = append(first, doc)
 		}
 	}
@@ -261,6 +255,34 @@ func (p *Plans) insert(ctx context.Context, began clock.Instant, plans []*repeat
 		}
 	}
 	return plans, nil
+}
+
+// insertSome stores new plans by one command, and sends their first steps. It returns those of whose ids there are
+// plans, and those whose ids another client holds.
+func (p *Plans) insertSome(ctx context.Context, began clock.Instant, plans []*repeat.Plan) (there, held []*repeat.Plan, err error) {
+	if !store.InTransaction(ctx) && began.Since(p.store.Local()) > publishTimeout {
+		return nil, nil, fmt.Errorf("this process stood still for more than %v, so what it read before is too old: %w", publishTimeout, context.DeadlineExceeded)
+	}
+	existed, waits, err := p.store.Plans.Insert(ctx, plans)
+	if err != nil {
+		return nil, nil, err
+	}
+	var stored []*repeat.Plan
+	for i, doc := range plans {
+		switch {
+		case slices.Contains(existed, i):
+			there = append(there, doc)
+		case slices.Contains(waits, i):
+			held = append(held, doc)
+		default:
+			doc.Created = true
+			stored = append(stored, doc)
+		}
+	}
+	if !store.InTransaction(ctx) {
+		p.leave(ctx, p.decider.Decided(ctx, began, stored...))
+	}
+	return there, held, nil
 }
 
 // leave leaves plans whose first step could not be sent to the engines, which send it in a few seconds, and

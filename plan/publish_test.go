@@ -7,9 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
+	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -37,6 +42,51 @@ func TestAPublisherHearsWhichPlansItHasStored(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []bool{false, true, false}, []bool{plans[0].Created, plans[1].Created, plans[2].Created})
 	require.False(t, w.get("-/new").Created)
+}
+
+func TestAPlanIsCreatedByItsPublisherIfTheAnswerIsLost(t *testing.T) {
+	w := newWorld(t)
+	px, err := proxy.Start(testdb.URI(t))
+	require.NoError(t, err)
+	t.Cleanup(px.Close)
+	client, err := mongo.Connect(options.Client().ApplyURI(px.URI()))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	far, err := plan.New(plan.Config{Database: client.Database(w.db.Name())})
+	require.NoError(t, err)
+	w.publish(every("there", 1))
+	trap := px.Set(proxy.Rule{Command: "insert", Collection: "plans", Do: proxy.CutAfter})
+	plans, err := far.PublishMany(t.Context(), []repeat.Spec{every("there", 1), every("new", 1)})
+	require.NoError(t, err)
+	require.Equal(t, 1, trap.Sprung())
+	require.Equal(t, []bool{false, true}, []bool{plans[0].Created, plans[1].Created})
+	require.Equal(t, 2, w.drain(mstest.SkipTime()).Executions)
+}
+
+func TestAPlanOfAnOpenTransactionDelaysNoOthers(t *testing.T) {
+	w := newWorld(t)
+	w.publish(every("there", 1))
+	session, err := w.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = w.plans.Publish(mongo.NewSessionContext(t.Context(), session), every("mine", 1))
+	require.NoError(t, err)
+	before := w.count("tasks", bson.D{{Key: "type", Value: "report"}})
+
+	var plans []*repeat.Plan
+	published := make(chan error, 1)
+	go func() {
+		var err error
+		plans, err = w.plans.PublishMany(t.Context(), []repeat.Spec{every("mine", 1), every("other", 1), every("there", 1)})
+		published <- err
+	}()
+	require.Eventually(t, func() bool { return w.count("tasks", bson.D{{Key: "type", Value: "report"}}) == before+1 }, time.Minute, 5*time.Millisecond)
+	require.Empty(t, published, "it waits for the end of the transaction")
+	require.NoError(t, session.CommitTransaction(t.Context()))
+	require.NoError(t, <-published)
+	require.Equal(t, []bool{false, true, false}, []bool{plans[0].Created, plans[1].Created, plans[2].Created})
+	require.Equal(t, 3, w.drain(mstest.SkipTime()).Executions)
 }
 
 func TestNothingIsStoredOfInvalidPlansAndEveryMistakeIsNamed(t *testing.T) {

@@ -77,7 +77,7 @@ func (s *Audit) Insert(ctx context.Context, entries []*AuditEntry) error {
 			e.DeleteAt = now.Add(keep)
 		}
 	}
-	_, err := insertNew(ctx, s.audit, "writing the audit", entries)
+	_, err := insertNew(ctx, s.core, s.audit, "writing audit record", entries)
 	return err
 }
 

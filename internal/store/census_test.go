@@ -99,7 +99,7 @@ func TestACensusCountsWhatWaitsForUpkeepAndPlanners(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Rules.Insert(ctx, &schedule.Rule{ID: "late", Name: "late", Living: "-/late", NextFireAt: before(3 * time.Minute), PlannedAt: before(time.Minute)}))
 	require.NoError(t, s.Rules.Insert(ctx, &schedule.Rule{ID: "offline", Name: "offline", Living: "-/offline"}))
-	_, err = s.Plans.Insert(ctx, []*repeat.Plan{{ID: "-/a", Status: repeat.StatusError}, {ID: "-/b", Status: repeat.StatusRunning}})
+	_, _, err = s.Plans.Insert(ctx, []*repeat.Plan{{ID: "-/a", Status: repeat.StatusError}, {ID: "-/b", Status: repeat.StatusRunning}})
 	require.NoError(t, err)
 	seat, err := s.Seats.Acquire(ctx, []string{"t"}, "holder")
 	require.NoError(t, err)

@@ -79,6 +79,12 @@ func (s *core) sendEach(ctx context.Context, coll *mongo.Collection, doing strin
 	if err != nil {
 		return executed{}, err
 	}
+	return s.sendTwice(ctx, coll, doing, statements)
+}
+
+// sendTwice is [core.send], once more where the answer is lost or the primary changes. A second time the
+// statements must find what the first one wrote.
+func (s *core) sendTwice(ctx context.Context, coll *mongo.Collection, doing string, statements []statement) (executed, error) {
 	x, err := s.send(ctx, coll, doing, statements, Patience)
 	if Unreachable(err) && ctx.Err() == nil {
 		x, err = s.send(ctx, coll, doing, statements, Patience)

@@ -308,7 +308,7 @@ func (s *Nodes) insertNew(ctx context.Context, nodes []*graph.Node) (rest []*gra
 			fresh = append(fresh, n)
 		}
 	}
-	existed, err := insertNew(ctx, s.flowNodes, "storing nodes of a new flow", fresh)
+	existed, err := insertNew(ctx, s.core, s.flowNodes, "storing flow node", fresh)
 	for _, at := range existed {
 		rest = append(rest, fresh[at])
 	}

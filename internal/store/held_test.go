@@ -339,7 +339,7 @@ func TestWhatAHeldDocumentPlannedStaysAlone(t *testing.T) {
 	for i := range 20 {
 		plans = append(plans, &repeat.Plan{ID: fmt.Sprint(i), Status: repeat.StatusRunning, Rev: 1, PlannedAt: s.now, Planned: []repeat.Planned{{ID: fmt.Sprint("p", i)}}})
 	}
-	_, err := s.Plans.Insert(t.Context(), plans)
+	_, _, err := s.Plans.Insert(t.Context(), plans)
 	require.NoError(t, err)
 	plans[5].Rev = 0 // somebody has decided since: its plans leave one by one
 	release := s.hold("plans", "3")
@@ -411,7 +411,7 @@ func TestADecisionThatRanOutOfTimeHasTwiceTheTimeAtTheNextTry(t *testing.T) {
 	require.NoError(t, s.Ready(t.Context()))
 	require.NoError(t, s.ReadClock(t.Context()))
 	plan := &repeat.Plan{ID: "p", Status: repeat.StatusRunning, Rev: 1}
-	_, err := s.Plans.Insert(t.Context(), []*repeat.Plan{plan})
+	_, _, err := s.Plans.Insert(t.Context(), []*repeat.Plan{plan})
 	require.NoError(t, err)
 	after := *plan
 	after.Rev, after.Decision = 2, "d"

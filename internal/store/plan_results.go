@@ -22,7 +22,7 @@ type Results struct{ *core }
 
 // Put stores results, each unless it is there. Index: _id.
 func (s *Results) Put(ctx context.Context, results []*repeat.Result) error {
-	_, err := insertNew(ctx, s.planResults, "storing results of plans", results)
+	_, err := insertNew(ctx, s.core, s.planResults, "storing plan result", results)
 	return err
 }
 

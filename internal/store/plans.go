@@ -43,36 +43,32 @@ func decodePlan(raw bson.Raw) (*repeat.Plan, error) {
 	return p, codec.Decode(raw, p)
 }
 
-// Insert stores new plans, each unless there is one of its id. exists says of each whether there was.
-// With a session in the context it is part of the caller's transaction, which goes on all the same.
-// Index: _id.
-func (s *Plans) Insert(ctx context.Context, plans []*repeat.Plan) (exists []bool, err error) {
-	const doing = "storing plans"
-	exists = make([]bool, len(plans))
+// Insert stores new plans, each unless there is one of its id. existed are the indices of those, which a
+// lost answer may have stored. held are the indices of plans whose ids another client holds. With a
+// session in the context it is part of the caller's transaction, which goes on all the same. Index: _id.
+func (s *Plans) Insert(ctx context.Context, plans []*repeat.Plan) (existed, held []int, err error) {
+	const doing = "storing plan"
 	if !InTransaction(ctx) {
-		collided, err := insertNew(ctx, s.plans, doing, plans)
-		for _, i := range collided {
-			exists[i] = true
-		}
-		return exists, err
+		return insertEach(ctx, s.core, s.plans, doing, plans)
 	}
 	models := make([]mongo.WriteModel, len(plans)) // a collision would end the caller's transaction
 	for i, p := range plans {
 		doc, err := unlessThere(p)
 		if err != nil {
-			return nil, &FatalError{Reason: "encoding the plan " + p.ID, Err: err}
+			return nil, nil, &FatalError{Reason: "encoding the plan " + p.ID, Err: err}
 		}
 		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", p.ID)}).SetUpdate(bson.D{d("$setOnInsert", doc)})
 	}
 	res, err := s.plans.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
 	if err != nil {
-		return nil, explain(err, doing)
+		return nil, nil, explain(err, doing+"s")
 	}
 	for i := range plans {
-		_, inserted := res.UpsertedIDs[int64(i)]
-		exists[i] = !inserted
+		if _, inserted := res.UpsertedIDs[int64(i)]; !inserted {
+			existed = append(existed, i)
+		}
 	}
-	return exists, nil
+	return existed, nil, nil
 }
 
 // PlannedSince sets since when plans about which nobody has decided again have something planned.
@@ -223,7 +219,7 @@ func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt time.Ti
 		c.Planned, c.PlannedAt, c.DeleteAt = nil, time.Time{}, p.EndedAt.Add(retention)
 		return &c
 	})
-	if _, err := insertNew(ctx, s.planHistory, doing, copies); err != nil {
+	if _, err := insertNew(ctx, s.core, s.planHistory, "storing past plan", copies); err != nil {
 		return err
 	}
 	filter := bson.D{d("_id", in(collect(plans, s.ID))), d("ended_at", exists), d("delete_at", absent)}

@@ -31,7 +31,7 @@ func (s *Runs) Put(ctx context.Context, runs []*schedule.Run) error {
 	if len(begun) < manyRuns {
 		rest = runs
 	} else {
-		existed, err := insertNew(ctx, s.runs, doing, begun)
+		existed, err := insertNew(ctx, s.core, s.runs, "storing run", begun)
 		if Outage(err) {
 			return err
 		}

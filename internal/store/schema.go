@@ -298,7 +298,7 @@ func (s *core) movePermits(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := insertNew(ctx, s.permits, "moving the permits of schema 3", docs); err != nil {
+	if _, err := insertNew(ctx, s, s.permits, "moving schema 3 permit", docs); err != nil {
 		return err
 	}
 	leases := bson.D{d("_id", bson.Regex{Pattern: "^(stream|job/)"})}

@@ -251,11 +251,13 @@ func (b *batch) sendOnce(ctx context.Context, c command, limit time.Duration) (l
 // run sends the command and returns how many documents it matched, inserted or deleted.
 func (b *batch) run(ctx context.Context, c command, limit time.Duration) (n int, err error) {
 	defer func() { err = timeUp(ctx, err) }()
-	if c.parts[0].insert != nil {
-		return b.insert(ctx, c, limit)
-	}
 	verb, elements := "update", "updates"
-	if c.parts[0].update == nil {
+	switch first := c.parts[0]; {
+	case first.insert != nil && b.coll.Name() == b.s.tasks.Name():
+		return b.insertTasks(ctx, c, limit)
+	case first.insert != nil:
+		verb, elements = "insert", "documents"
+	case first.update == nil:
 		verb, elements = "delete", "deletes"
 	}
 	arr, statements := bsoncore.AppendArrayStart(nil)

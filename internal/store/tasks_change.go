@@ -149,8 +149,9 @@ func (s *Tasks) lookAtInserts(ctx context.Context, tasks []*model.Task, x *execu
 	return nil
 }
 
-// insert carries an insert out, which the driver repeats once where the answer is lost.
-func (b *batch) insert(ctx context.Context, c command, limit time.Duration) (n int, err error) {
+// insertTasks carries an insert out as a retryable write, which the driver repeats once where the answer
+// is lost: a task that has run and has moved to the history by then is not stored a second time.
+func (b *batch) insertTasks(ctx context.Context, c command, limit time.Duration) (n int, err error) {
 	docs := collect(c.parts, func(st statement) bson.Raw { return st.insert })
 	opts := options.InsertMany().SetOrdered(false)
 	if limit > 0 {
@@ -178,7 +179,7 @@ func (b *batch) insertedLate(ctx context.Context, c command, we mongo.WriteExcep
 		failed[e.Index] = true
 		b.existed(c.parts[e.Index].ids[0])
 	}
-	_, err := b.insert(ctx, c, 0)
+	_, err := b.run(ctx, c, 0)
 	var again mongo.WriteException
 	if err != nil && (!errors.As(err, &again) || again.WriteConcernError != nil || !onlyDuplicates(again)) {
 		return explain(err, b.doing+"s")

@@ -227,7 +227,7 @@ func (p planner) released(t *model.Task, do todo) *model.Task {
 
 // renew begins a new life of a task, which waits, or may run at once.
 func (p planner) renew(ctx context.Context, id string, do todo) error {
-	_, _, err := p.store.Tasks.Change(ctx, id, func(t *model.Task) (*model.Task, error) {
+	err := p.store.Tasks.ChangeUnlessHeld(ctx, id, func(t *model.Task) (*model.Task, error) {
 		if !ofNode(t, do.flow, do.place()) || t.Origin.Generation >= do.plan.Life || do.plan.Do != flowplan.DoRestart && do.plan.Do != flowplan.DoReset {
 			return p.apply(t, do), nil
 		}

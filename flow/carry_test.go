@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -175,6 +176,33 @@ func TestATaskThatCannotBeReadHoldsUpItsOwnFlowAlone(t *testing.T) {
 	require.Len(t, held, 1)
 	require.Error(t, held[bad.ID])
 	require.Equal(t, model.StatusNew, d.task(good, 0).Status)
+}
+
+// The new life of a task cannot begin while somebody's open transaction holds the old one.
+func TestATaskThatIsHeldHoldsUpItsOwnFlowAlone(t *testing.T) {
+	t.Parallel()
+	d := newDriven(t)
+	var again []*graph.Flow
+	for _, key := range []string{"held", "free"} {
+		doc := d.start(key)
+		d.cancels(doc, 0, 1, 2)
+		after, err := flowplan.RetryFrom(d.get(doc), 0, &flowplan.Inputs{}, time.Now())
+		require.NoError(t, err)
+		again = append(again, after)
+	}
+	session, err := d.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = d.db.Collection("tasks").UpdateByID(mongo.NewSessionContext(t.Context(), session), taskID(again[0], 0), bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
+	require.NoError(t, err)
+	held := d.finish(again...)
+	require.Len(t, held, 1)
+	require.ErrorIs(t, held[again[0].ID], store.ErrHeld)
+	require.Equal(t, []model.Status{model.StatusCancelled, model.StatusNew}, []model.Status{d.task(again[0], 0).Status, d.task(again[1], 0).Status})
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	require.Eventually(t, func() bool { return len(d.finish(again...)) == 0 }, testdb.Patience, 10*time.Millisecond)
+	require.Equal(t, model.StatusNew, d.task(again[0], 0).Status)
 }
 
 func (d *driven) get(doc *graph.Flow) *graph.Flow {

@@ -104,7 +104,7 @@ func (p planner) cancelChild(ctx context.Context, do todo, life int64) error {
 		}
 		return err
 	}
-	_, _, err = p.store.Tasks.Change(ctx, taskID(do.flow, do.plan.Node), func(t *model.Task) (*model.Task, error) {
+	err = p.store.Tasks.ChangeUnlessHeld(ctx, taskID(do.flow, do.plan.Node), func(t *model.Task) (*model.Task, error) {
 		if !ofNode(t, do.flow, do.place()) || t.Origin.Generation > life || t.Status.Ended() {
 			return t, nil
 		}
@@ -167,7 +167,7 @@ func (p planner) conclude(ctx context.Context, child *graph.Flow, status model.S
 // concludeTask ends a task that no worker runs, if it is of that node and life. began is when the flow
 // began that it waits for: a task that is younger waits for another one (zero = it waits for none).
 func (p planner) concludeTask(ctx context.Context, id string, of *model.Origin, began time.Time, status model.Status, result bson.RawValue, why string) error {
-	_, _, err := p.store.Tasks.Change(ctx, id, func(t *model.Task) (*model.Task, error) {
+	err := p.store.Tasks.ChangeUnlessHeld(ctx, id, func(t *model.Task) (*model.Task, error) {
 		if o := t.Origin; o == nil || !began.IsZero() && before(began, t.CreatedAt) || o.ID != of.ID || o.Generation != of.Generation {
 			return t, nil
 		}

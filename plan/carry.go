@@ -123,7 +123,7 @@ func (p planner) again(ctx context.Context, doc *repeat.Plan, pl *repeat.Planned
 	d.Typed(p.types.Get(doc.Station))
 	begun := func(t *model.Task) bool { return ofPlan(t) != doc.ID || t.Origin.Generation >= doc.Try }
 	id := stepplan.TaskID(doc, doc.Step)
-	_, _, err := p.store.Tasks.Change(ctx, id, func(t *model.Task) (*model.Task, error) {
+	err := p.store.Tasks.ChangeUnlessHeld(ctx, id, func(t *model.Task) (*model.Task, error) {
 		if begun(t) {
 			return t, nil
 		}

@@ -15,9 +15,8 @@ import (
 func (p *Plans) Sweep(ctx context.Context) error { return planner{p}.Sweep(ctx) }
 
 // Finish does the rest of what plans decided, when the tasks of all but the unsent ones are sent.
-func (p *Plans) Finish(ctx context.Context, plans []*repeat.Plan, unsent map[string]error) error {
-	_, err := planner{p}.Finish(ctx, plans, unsent)
-	return err
+func (p *Plans) Finish(ctx context.Context, plans []*repeat.Plan, unsent map[string]error) (held map[string]error, err error) {
+	return planner{p}.Finish(ctx, plans, unsent)
 }
 
 // Skip lets time pass for p.

@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
@@ -198,13 +200,53 @@ func TestAPlanThatIsOverLeavesWhenAllIsSent(t *testing.T) {
 	over.Planned = []repeat.Planned{{ID: "2.1", Do: "leave", Step: 1}}
 	_, err := w.db.Collection("plans").UpdateByID(t.Context(), p.ID, bson.D{{Key: "$set", Value: bson.D{{Key: "status", Value: over.Status}, {Key: "ended_at", Value: over.EndedAt}}}})
 	require.NoError(t, err)
-	require.NoError(t, w.plans.Finish(t.Context(), []*repeat.Plan{&over}, map[string]error{p.ID: errors.New("held")}))
+	_, err = w.plans.Finish(t.Context(), []*repeat.Plan{&over}, map[string]error{p.ID: errors.New("held")})
+	require.NoError(t, err)
 	require.EqualValues(t, 0, w.count("plan_history", bson.D{}))
 	require.NotEmpty(t, over.Planned)
 	require.NotEmpty(t, w.get(p.ID).Planned)
-	require.NoError(t, w.plans.Finish(t.Context(), []*repeat.Plan{&over}, nil))
+	_, err = w.plans.Finish(t.Context(), []*repeat.Plan{&over}, nil)
+	require.NoError(t, err)
 	require.EqualValues(t, 1, w.count("plan_history", bson.D{}))
 	require.Empty(t, w.get(p.ID).Planned)
+}
+
+// The next try begins a new life of the step's task, which somebody's open transaction may hold.
+func TestATaskThatIsHeldKeepsBackOnlyTheNextTryOfItsOwnPlan(t *testing.T) {
+	w := newWorld(t)
+	var plans []*repeat.Plan
+	for _, id := range []string{"held", "free"} {
+		p := w.publish(every(id, 1))
+		p.Try++
+		p.Planned = []repeat.Planned{{ID: "1.2", Do: "again", Step: 1, Try: p.Try}}
+		plans = append(plans, p)
+	}
+	tasks := w.db.Collection("tasks")
+	failed := bson.D{{Key: "status", Value: model.StatusFailure}, {Key: "finished_at", Value: time.Now()}}
+	_, err := tasks.UpdateMany(t.Context(), bson.D{{Key: "type", Value: "report"}}, bson.D{{Key: "$set", Value: failed}})
+	require.NoError(t, err)
+	session, err := w.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = tasks.UpdateOne(mongo.NewSessionContext(t.Context(), session), bson.D{{Key: "origin.id", Value: plans[0].ID}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
+	require.NoError(t, err)
+
+	began := func() (ids []string) {
+		require.NoError(t, tasks.Distinct(t.Context(), "origin.id", bson.D{{Key: "type", Value: "report"}, {Key: "origin.generation", Value: plans[0].Try}}).Decode(&ids))
+		return ids
+	}
+	held, err := w.plans.Finish(t.Context(), plans, nil)
+	require.NoError(t, err)
+	require.Len(t, held, 1)
+	require.ErrorIs(t, held[plans[0].ID], store.ErrHeld)
+	require.Equal(t, []string{plans[1].ID}, began())
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	require.Eventually(t, func() bool {
+		held, err = w.plans.Finish(t.Context(), plans, nil)
+		return err == nil && len(held) == 0
+	}, testdb.Patience, 10*time.Millisecond)
+	require.Len(t, began(), 2)
 }
 
 // What is planned of a broken document cannot be carried out, and does not wait for ever.

@@ -227,8 +227,49 @@ func (s *Tasks) upsertNew(ctx context.Context, tasks []*model.Task, exists []boo
 // Change reads a task, lets decide say what becomes of it and writes that, again until
 // nobody interferes. decide returns its argument when nothing is to change. Before a new
 // life begins the old one is copied to the history, ended or waiting for its retry. It is
-// safe in the caller's transaction. Index: _id.
+// safe in the caller's transaction. It waits while another client holds the task. Index: _id.
 func (s *Tasks) Change(ctx context.Context, id string, decide func(*model.Task) (*model.Task, error)) (before, after *model.Task, err error) {
+	return s.change(ctx, id, decide, func(w Write) (applied bool, err error) {
+		if err := s.keepPast(ctx, w); err != nil {
+			return false, err
+		}
+		res, err := s.tasks.UpdateOne(ctx, s.guardOf(w), codec.Diff(w.Before, w.After))
+		return err == nil && res.MatchedCount > 0, explain(err, "changing task "+id)
+	})
+}
+
+// ChangeUnlessHeld is [Tasks.Change] for callers that others wait for: it returns [ErrHeld] after a moment
+// if another client holds the task. It is not for the caller's transaction. Index: _id.
+func (s *Tasks) ChangeUnlessHeld(ctx context.Context, id string, decide func(*model.Task) (*model.Task, error)) error {
+	held := fmt.Errorf("changing task %s: %w", id, ErrHeld)
+	_, _, err := s.change(ctx, id, decide, func(w Write) (applied bool, err error) {
+		if s.held.waits(s.tasks, id, s.local) {
+			return false, held
+		}
+		short, cancel := context.WithTimeout(ctx, mostLimit)
+		defer cancel()
+		err = s.keepPast(short, w) // the copy may be of the transaction that holds the task
+		switch {
+		case err != nil && short.Err() != nil && ctx.Err() == nil, isTimeLimit(err):
+			return false, held
+		case err != nil:
+			return false, err
+		}
+		written, err := s.Writes(ctx, []Write{w}, 0)
+		switch {
+		case err != nil:
+			return false, err
+		case written[0].Held:
+			return false, held
+		case written[0].Refused != nil:
+			return false, fmt.Errorf("changing task %s: %w", id, written[0].Refused)
+		}
+		return written[0].Applied, nil
+	})
+	return err
+}
+
+func (s *Tasks) change(ctx context.Context, id string, decide func(*model.Task) (*model.Task, error), write func(Write) (applied bool, err error)) (before, after *model.Task, err error) {
 	for tries := 0; ; tries++ {
 		before, err = s.Get(ctx, id)
 		if err != nil {
@@ -238,16 +279,11 @@ func (s *Tasks) Change(ctx context.Context, id string, decide func(*model.Task) 
 		if err != nil || after == before {
 			return before, after, err
 		}
-		if after.Generation != before.Generation {
-			if err := s.historyRoom.keepLife(ctx, before); err != nil {
-				return nil, nil, err
-			}
-		}
-		res, err := s.tasks.UpdateOne(ctx, s.guardOf(Write{Before: before}), codec.Diff(before, after))
+		applied, err := write(Write{Before: before, After: after})
 		if err != nil {
-			return nil, nil, explain(err, "changing task "+id)
+			return nil, nil, err
 		}
-		if res.MatchedCount > 0 {
+		if applied {
 			return before, after, nil
 		}
 		if tries >= 50 {
@@ -255,6 +291,14 @@ func (s *Tasks) Change(ctx context.Context, id string, decide func(*model.Task) 
 		}
 		// Somebody was quicker; they made progress, so this loop does too.
 	}
+}
+
+// keepPast copies the life to the history that ends with the write; nothing if it begins none.
+func (s *Tasks) keepPast(ctx context.Context, w Write) error {
+	if w.After.Generation == w.Before.Generation {
+		return nil
+	}
+	return s.historyRoom.keepLife(ctx, w.Before)
 }
 
 // Lives reads only status, generation and rev of tasks, for those who wait. Index: _id.

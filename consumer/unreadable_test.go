@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,4 +78,57 @@ func TestATypeThatCannotBeReadStopsNoOther(t *testing.T) {
 	require.Equal(t, 4, next(), "it goes on, and the other waits")
 	require.NoError(t, adm.DeleteType(t.Context(), "bad", 0))
 	require.Equal(t, 1, next())
+}
+
+// Its end is repeated until somebody mends the document. Those of other tasks are written meanwhile.
+func TestARunningTaskThatBecomesUnreadableKeepsNoOtherFromItsEnd(t *testing.T) {
+	db := testdb.New(t)
+	typ := model.NewType[string, model.None]("t")
+	p, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	sent := map[string]producer.Sent{}
+	for _, name := range []string{"spoiled", "other", "later"} {
+		sent[name], err = producer.Send(t.Context(), p, typ, name)
+		require.NoError(t, err)
+	}
+	c, err := consumer.New(consumer.Config{Database: db, Logger: zerolog.Nop(), Concurrency: 3})
+	require.NoError(t, err)
+	var begun sync.WaitGroup
+	begun.Add(3)
+	mayEnd := map[string]chan struct{}{"spoiled": make(chan struct{}), "other": make(chan struct{}), "later": make(chan struct{})}
+	require.NoError(t, consumer.Handle(c, typ, func(_ context.Context, x *consumer.Task[string]) (model.None, error) {
+		begun.Done()
+		<-mayEnd[x.Args]
+		return model.None{}, nil
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.Run(ctx) }()
+	defer func() {
+		stop()
+		require.NoError(t, <-stopped)
+	}()
+	begun.Wait()
+	update := func(status any) {
+		_, err := db.Collection("tasks").UpdateByID(t.Context(), sent["spoiled"].ID, bson.D{
+			{Key: "$set", Value: bson.D{{Key: "status", Value: status}}}, {Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}},
+		})
+		require.NoError(t, err)
+	}
+	ends := func(name string) {
+		close(mayEnd[name])
+		_, err := producer.Await(t.Context(), p, typ, sent[name])
+		require.NoError(t, err)
+	}
+	update(7)
+	close(mayEnd["spoiled"])
+	ends("other")
+	ends("later")
+	var unread *model.UnreadableError
+	_, err = producer.Await(t.Context(), p, typ, sent["spoiled"])
+	require.ErrorAs(t, err, &unread)
+	update(model.StatusExecuting)
+	_, err = producer.Await(t.Context(), p, typ, sent["spoiled"])
+	require.NoError(t, err)
 }

@@ -28,11 +28,11 @@ func TestEveryQueryAboutPlansReadsAnIndex(t *testing.T) {
 				plans[i].Status = repeat.StatusCancelled
 			}
 		}
-		_, err := st.Plans.Insert(ctx, plans)
+		_, _, err := st.Plans.Insert(ctx, plans)
 		require.NoError(t, err)
-		exists, err := st.Plans.Insert(ctx, plans[:3])
+		existed, _, err := st.Plans.Insert(ctx, plans[:3])
 		require.NoError(t, err)
-		require.Equal(t, []bool{true, true, true}, exists)
+		require.Equal(t, []int{0, 1, 2}, existed)
 		x.explain("find", func() {
 			_, err := st.Plans.Get(ctx, "-/p0007")
 			require.NoError(t, err)

@@ -103,7 +103,7 @@ func (p *Periodic) asTheyAre(ctx context.Context, runs []*schedule.Run) error {
 			ids = append(ids, r.TaskID)
 		}
 	}
-	tasks, err := p.store.Tasks.ReadableByIDs(ctx, ids)
+	tasks, err := p.store.Tasks.ByIDs(ctx, ids)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,9 @@ func (p *Periodic) known(ctx context.Context, r *schedule.Rule, runs []string) (
 		return nil, err
 	}
 	for _, t := range sent {
-		known[t.Key] = true
+		if t != nil {
+			known[t.Key] = true
+		}
 	}
 	for _, refs := range [][]schedule.RunRef{r.Active, r.Queued} {
 		for i := range refs {

@@ -82,7 +82,11 @@ func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err er
 	}
 	var finished []*wait
 	for _, w := range waits {
-		t := lives[w.id]
+		t, there := lives[w.id]
+		if there && t == nil {
+			over = append(over, w.unreadable())
+			continue
+		}
 		if t != nil && w.generation == 0 {
 			w.generation = t.Generation
 		}
@@ -91,14 +95,18 @@ func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err er
 		}
 	}
 	if len(finished) == 0 {
-		return nil, nil
+		return over, nil
 	}
 	tasks, err := a.store.Tasks.ByIDs(ctx, idsOf(finished))
 	if err != nil {
-		return nil, err
+		return over, err
 	}
 	for _, w := range finished {
-		t := tasks[w.id]
+		t, there := tasks[w.id]
+		if there && t == nil {
+			over = append(over, w.unreadable())
+			continue
+		}
 		if t == nil || t.Generation != w.generation {
 			t, err = a.store.History.Life(ctx, w.id, w.generation)
 			if errors.Is(err, store.ErrNotFound) {
@@ -121,6 +129,12 @@ func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err er
 		}
 	}
 	return over, nil
+}
+
+// unreadable ends the wait for a task whose document this release cannot read.
+func (w *wait) unreadable() *wait {
+	w.err = store.CannotRead(w.id)
+	return w
 }
 
 func idsOf(waits []*wait) []string {

@@ -134,6 +134,9 @@ func (d *connection) lastStatuses(ctx context.Context, rules []*schedule.Rule) (
 			return nil, err
 		}
 		for id, t := range tasks {
+			if t == nil { // it cannot be read
+				continue
+			}
 			out[runs[id]], _ = tickplan.RunStatusOf(t)
 		}
 	}

@@ -53,8 +53,12 @@ func (a *app) awaitAll(ctx context.Context, c *connection, ids []string, timeout
 		return err
 	}
 	for _, id := range ids {
-		if lives[id] != nil {
+		t, there := lives[id]
+		if t != nil {
 			continue
+		}
+		if there {
+			return store.CannotRead(id)
 		}
 		if lives[id], err = c.store.History.Life(ctx, id, 0); errors.Is(err, store.ErrNotFound) {
 			return coded(ExitNotFound, "no such task: %s", id)

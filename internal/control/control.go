@@ -165,7 +165,9 @@ func (k *Copy) readSignals(ctx context.Context, since time.Time) error {
 		return err
 	}
 	for _, x := range mine {
-		x.Obey(tasks[x.TaskID])
+		if t, there := tasks[x.TaskID]; t != nil || !there { // nobody knows what one says that cannot be read
+			x.Obey(t)
+		}
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func ChangeTasks(ctx context.Context, st *store.Store, doing string, ids []strin
 		if tries == maxTries {
 			return held, fmt.Errorf("%s, %s among them: %d attempts conflicted with other changes", doing, ids[0], tries)
 		}
-		tasks, err := st.Tasks.ReadableByIDs(ctx, ids)
+		tasks, err := st.Tasks.ByIDs(ctx, ids)
 		if err != nil {
 			return held, fmt.Errorf("%s: %w", doing, err)
 		}

@@ -175,6 +175,8 @@ func (w *Ends) Settle(batch []*End, writes []store.Write, written []store.Writte
 		switch {
 		case r.Applied:
 			e.applied(writes[i].After)
+		case r.Unread:
+			w.later(e)
 		case r.Current == nil:
 			w.Refuse(e, model.ErrFenced)
 		case r.Refused != nil && e.denied == 0 && w.mayPass(e, r.Refused):

@@ -147,23 +147,27 @@ const (
 	PermitAhead                    // its claim may still arrive: raise the task's rev first
 )
 
-// State judges the permit by its tasks, which were read after the permit; those that are not
-// there are gone. Once free it is free for ever: an execution that ended is never open again, and
+// State judges the permit by its tasks, which were read after the permit. Those that are not
+// there are gone, and a permit is used while its task is nil, which cannot be read. Once free it is free for ever: an execution that ended is never open again, and
 // a claim is guarded by a rev that only rises.
 func (p *Permit) State(tasks map[string]*model.Task) PermitState {
-	first := p.state(tasks[p.TaskID])
+	first := p.state(tasks)
 	if p.Next == nil || first == PermitUsed {
 		return first
 	}
-	if next := p.Next.state(tasks[p.Next.TaskID]); first == PermitFree || next == PermitUsed {
+	if next := p.Next.state(tasks); first == PermitFree || next == PermitUsed {
 		return next
 	}
 	return first
 }
 
-func (u *PermitUse) state(t *model.Task) PermitState {
-	if t == nil {
+func (u *PermitUse) state(tasks map[string]*model.Task) PermitState {
+	t, there := tasks[u.TaskID]
+	switch {
+	case !there:
 		return PermitFree
+	case t == nil: // nobody can say
+		return PermitUsed
 	}
 	if _, w := ExecutionOf(t, u.ExecID); w != nil {
 		if w.Open() {
@@ -184,7 +188,8 @@ func (p *Permit) Fences(tasks map[string]*model.Task, now time.Time) (fences [][
 		if u == nil {
 			continue
 		}
-		if t := tasks[u.TaskID]; u.state(t) == PermitAhead {
+		if u.state(tasks) == PermitAhead {
+			t := tasks[u.TaskID]
 			c := next(t, now)
 			c.Rev = max(t.Rev, u.Rev) + 1
 			fences = append(fences, [2]*model.Task{t, c})

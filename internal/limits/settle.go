@@ -91,7 +91,7 @@ func (g *Gate) lookAgain(of store.LimitOf) time.Time {
 func (g *Gate) lookForOthers(ctx context.Context, typ string, until time.Time) (o others, beyond bool, err error) {
 	t := g.types.Get(typ)
 	ofType, ofKey := ruleOf(t).maxRunning, lifecycle.Keyed(t).MaxRunning
-	tasks, err := g.store.Permits.OpenOf(ctx, typ, until)
+	tasks, unread, err := g.store.Permits.OpenOf(ctx, typ, until)
 	if err != nil {
 		return o, false, err
 	}
@@ -112,6 +112,9 @@ func (g *Gate) lookForOthers(ctx context.Context, typ string, until time.Time) (
 		}
 	}
 	o.ofKey = map[string]int{}
+	if ofType > 0 {
+		o.ofType = len(unread) // one execution of each, as far as anybody knows
+	}
 	for _, t := range tasks {
 		key := t.Options.LimitKey
 		for i := range t.WorkerStates {

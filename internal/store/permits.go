@@ -186,11 +186,12 @@ func (s *Permits) KeysTaken(ctx context.Context, typ string, keys []string) (map
 }
 
 // OpenOf reads of the tasks of a type with open executions, of which at least one was claimed
-// before a time, which executions are open. Index: lapse.
-func (s *Permits) OpenOf(ctx context.Context, typ string, claimedBefore time.Time) ([]*model.Task, error) {
-	return s.tasksRoom.find(ctx, "reading what is open of a type", bson.D{
+// before a time, which executions are open. unread are tasks that cannot be read. Index: lapse.
+func (s *Permits) OpenOf(ctx context.Context, typ string, claimedBefore time.Time) (tasks []*model.Task, unread []Unreadable, err error) {
+	tasks, unread, _, err = s.readable(ctx, s.tasks, "reading what is open of a type", bson.D{
 		d("type", typ), d("lapse_at", bson.D{d("$exists", true)}), d("worker_states.claimed_at", bson.D{d("$lt", claimedBefore)}),
-	}, options.Find().SetHint(IndexLapse).SetProjection(append(bson.D{d("options.limit_key", 1)}, openness...)))
+	}, options.Find().SetHint(IndexLapse).SetProjection(append(bson.D{d("options.limit_key", 1)}, openness...)), 0)
+	return tasks, unread, err
 }
 
 const idsAtOnce = 1000

@@ -39,10 +39,10 @@ func (s *Permits) Named(ctx context.Context, names []string) ([]lifecycle.Permit
 	return findPermits(ctx, s.durable(s.permits), bson.D{d("_id", in(names))}, options.Find())
 }
 
-// HoldersOf reads of tasks what says whether their executions are open. Majority read.
-// Index: _id.
+// HoldersOf reads of tasks what says whether their executions are open. One that is there and cannot be
+// read is nil. Majority read. Index: _id.
 func (s *Permits) HoldersOf(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	return byIDs(ctx, s.durable(s.tasks), "reading who holds permits", ids,
+	return s.byIDs(ctx, s.durable(s.tasks), "reading who holds permits", ids,
 		options.Find().SetProjection(append(fields("generation", "rev", "status", "updated_at"), openness...)))
 }
 

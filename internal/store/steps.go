@@ -111,14 +111,19 @@ func (s *Tasks) lookAtSteps(ctx context.Context, writes []StepWrite, durable boo
 	if durable {
 		coll = s.durable(coll)
 	}
-	tasks, err := byIDs(ctx, coll, "looking at saved steps", ids, options.Find().
+	tasks, err := s.byIDs(ctx, coll, "looking at saved steps", ids, options.Find().
 		SetProjection(fields("worker_states", "options", "steps.name", "steps.worker_id", "steps.at", "steps.attempt")))
 	if err != nil {
 		return nil, err
 	}
 	out := make([]SavedStep, len(writes))
 	for i := range writes {
-		w, t := &writes[i], tasks[writes[i].ID]
+		w := &writes[i]
+		t, exists := tasks[w.ID]
+		if exists && t == nil {
+			out[i].Refused = CannotRead(w.ID)
+			continue
+		}
 		var there *model.Step
 		var open bool
 		if t != nil {

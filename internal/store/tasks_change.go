@@ -99,7 +99,7 @@ func (s *Tasks) insert(ctx context.Context, tasks []*model.Task, again bool) (ex
 // generation of the first. Index: _id of the history.
 func (s *Tasks) alreadyOver(ctx context.Context, tasks []*model.Task) (over map[string]bool, err error) {
 	ids := collect(tasks, func(t *model.Task) string { return lifeID(t.ID, t.Generation) })
-	lives, err := byIDs(ctx, s.durable(s.history), "looking for stored tasks in the history", ids, options.Find().SetProjection(fields("args")))
+	lives, err := s.byIDs(ctx, s.durable(s.history), "looking for stored tasks in the history", ids, options.Find().SetProjection(fields("args")))
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (s *Tasks) lookAtInserts(ctx context.Context, tasks []*model.Task, x *execu
 		return nil
 	}
 	// No command has waited until a majority has what is there of the held ones.
-	current, err := byIDs(ctx, s.durable(s.tasks), "looking at stored tasks", ids,
+	current, err := s.byIDs(ctx, s.durable(s.tasks), "looking at stored tasks", ids,
 		options.Find().SetProjection(bson.D{d("generation", 1), d("args", 1)}))
 	if err != nil {
 		return err
@@ -303,7 +303,7 @@ func (s *Tasks) keepPast(ctx context.Context, w Write) error {
 
 // Lives reads only status, generation and rev of tasks, for those who wait. Index: _id.
 func (s *Tasks) Lives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	return byIDs(ctx, s.tasks, "looking at awaited tasks", ids, options.Find().SetProjection(fields("status", "generation", "rev")))
+	return s.byIDs(ctx, s.tasks, "looking at awaited tasks", ids, options.Find().SetProjection(fields("status", "generation", "rev")))
 }
 
 // Decode reads a document of the tasks or the history as a task. Fields that this

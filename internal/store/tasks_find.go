@@ -223,10 +223,10 @@ func (s *Tasks) nextLapse(ctx context.Context, types []string, l look) (earliest
 	return earliest, nil
 }
 
-// ByIDs reads tasks by their ids, in no order; ids that do not exist are left out.
-// Index: _id.
+// ByIDs reads tasks by their ids. Ids that do not exist are left out. A task that is there and cannot
+// be read is nil; the log says so. Index: _id.
 func (s *Tasks) ByIDs(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	return byIDs(ctx, s.tasks, "reading tasks by id", ids, options.Find())
+	return s.byIDs(ctx, s.tasks, "reading tasks by id", ids, options.Find())
 }
 
 // forRules is [Tasks.ByIDs] without what no rule for executions looks at; see forRules.
@@ -236,30 +236,13 @@ func (s *Tasks) forRules(ctx context.Context, ids []string, durable bool) (map[s
 	if durable {
 		tasks = s.durable(tasks)
 	}
-	return byIDs(ctx, tasks, "reading tasks by id", ids, options.Find().SetProjection(forRules))
+	return s.byIDs(ctx, tasks, "reading tasks by id", ids, options.Find().SetProjection(forRules))
 }
 
 // States is [Tasks.ByIDs] for callers that need only the executions, the options and the status:
 // what may be large is left out. The tasks are not to be written. Index: _id.
 func (s *Tasks) States(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	return byIDs(ctx, s.tasks, "reading the states of tasks", ids, options.Find().SetProjection(forState))
-}
-
-// byIDs asks for one task more than there can be. So the first reply brings all of them, as far
-// as they fit one reply, and ends the cursor: the server need not be asked for more.
-func byIDs(ctx context.Context, coll *mongo.Collection, doing string, ids []string, o *options.FindOptionsBuilder) (map[string]*model.Task, error) {
-	if len(ids) == 0 {
-		return map[string]*model.Task{}, nil
-	}
-	return byID(find(ctx, coll, doing, bson.D{d("_id", in(ids))}, o.SetBatchSize(int32(len(ids)+1))))
-}
-
-func byID(tasks []*model.Task, err error) (map[string]*model.Task, error) {
-	out := make(map[string]*model.Task, len(tasks))
-	for _, t := range tasks {
-		out[t.ID] = t
-	}
-	return out, err
+	return s.byIDs(ctx, s.tasks, "reading the states of tasks", ids, options.Find().SetProjection(forState))
 }
 
 // ErrNotFound is returned for a task id that does not exist.

@@ -131,14 +131,18 @@ func (s *Tasks) Lost(ctx context.Context, missed []*Ping) ([]Ping, error) {
 		return nil, nil
 	}
 	ids := collect(missed, func(p *Ping) string { return p.ID })
-	tasks, err := byIDs(ctx, s.tasks, "looking at pinged executions", ids, options.Find().SetProjection(fields("worker_states")))
+	tasks, err := s.byIDs(ctx, s.tasks, "looking at pinged executions", ids, options.Find().SetProjection(fields("worker_states")))
 	if err != nil {
 		return nil, err
 	}
 	var lost []Ping
 	for _, p := range missed {
 		var st *model.WorkerState
-		if t := tasks[p.ID]; t != nil {
+		t, there := tasks[p.ID]
+		if there && t == nil { // it cannot be read: nothing is known
+			continue
+		}
+		if t != nil {
 			_, st = lifecycle.ExecutionOf(t, p.ExecID)
 		}
 		if st == nil || !st.Open() {

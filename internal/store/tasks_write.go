@@ -37,8 +37,10 @@ type Written struct {
 	// decision, without its arguments and the values of its steps; nil when it is gone, and not set when Applied.
 	Current *model.Task
 	// Held: it was not written, as far as is known, because somebody else holds the
-	// document, such as an open transaction. The same again is safe.
+	// document, such as an open transaction, or it is Unread. The same again is safe.
 	Held bool
+	// Unread: the document is there, and this release cannot read it; Current is nil.
+	Unread bool
 	// Refused is why the server does not carry out this one, and would not the same again:
 	// the document would become too large, say. nil = it was not refused, or was applied.
 	Refused error
@@ -87,12 +89,13 @@ func (s *Tasks) look(ctx context.Context, writes []Write, x *executed) ([]Writte
 		}
 		for _, at := range now {
 			w, o := &writes[at], &out[at]
-			cur := current[w.After.ID]
+			cur, there := current[w.After.ID]
 			if cur != nil && w.seenIn(cur) {
 				o.Applied = true
 				continue
 			}
-			o.Current, o.Held, o.Refused = cur, x.held[w.After.ID], x.refused[w.After.ID]
+			o.Unread = there && cur == nil
+			o.Current, o.Held, o.Refused = cur, x.held[w.After.ID] || o.Unread, x.refused[w.After.ID]
 			if w.refutedBy(cur) {
 				left--
 			}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -26,6 +27,11 @@ func isUnreadable(err error) bool {
 	return errors.As(err, &field)
 }
 
+// CannotRead is the error about a task that [Tasks.ByIDs] returned as nil.
+func CannotRead(id string) error {
+	return &model.UnreadableError{Documents: map[string]error{id: fmt.Errorf("this release cannot read the task %s; the log says why", id)}}
+}
+
 // complain tells the operator of a document that cannot be read, not at every look.
 func (s *core) complain(coll *mongo.Collection, raw bson.Raw, err error) Unreadable {
 	u := Unreadable{Err: err}
@@ -36,31 +42,34 @@ func (s *core) complain(coll *mongo.Collection, raw bson.Raw, err error) Unreada
 	return u
 }
 
-// ReadableByIDs is [Tasks.ByIDs] where one that is there and cannot be read is nil; the log
-// says so. Index: _id.
-func (s *Tasks) ReadableByIDs(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+// byIDs reads tasks or lives by their ids. One that is there and cannot be read is nil; the log says
+// so. It asks for one more than there can be. So the first reply brings all of them, as far as they
+// fit one reply, and ends the cursor: the server need not be asked for more.
+func (s *core) byIDs(ctx context.Context, coll *mongo.Collection, doing string, ids []string, o *options.FindOptionsBuilder) (map[string]*model.Task, error) {
+	out := make(map[string]*model.Task, len(ids))
 	if len(ids) == 0 {
-		return map[string]*model.Task{}, nil
+		return out, nil
 	}
-	o := options.Find().SetBatchSize(int32(len(ids) + 1)) // see byIDs
-	tasks, unread, _, err := s.readable(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, o, 0)
-	out, err := byID(tasks, err)
+	tasks, unread, _, err := s.readable(ctx, coll, doing, bson.D{d("_id", in(ids))}, o.SetBatchSize(int32(len(ids)+1)), 0)
+	for _, t := range tasks {
+		out[t.ID] = t
+	}
 	for _, u := range unread {
 		out[u.ID] = nil
 	}
 	return out, err
 }
 
-// readable finds tasks as [Tasks.find] does, but for those that this release cannot read:
-// they stand in nobody's way. It stops when it has read so many bytes; 0 = never.
-func (s *core) readable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder, most int) (tasks []*model.Task, unread []Unreadable, size int, err error) {
+// readable finds tasks, but for those that this release cannot read: they stand in nobody's way. It
+// stops when it has read so many bytes; 0 = never.
+func (s *core) readable(ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, o *options.FindOptionsBuilder, most int) (tasks []*model.Task, unread []Unreadable, size int, err error) {
 	var read codec.TaskReader
-	err = readEach(ctx, s.tasks, doing, filter, o, func(doc bson.Raw) bool {
+	err = readEach(ctx, coll, doing, filter, o, func(doc bson.Raw) bool {
 		size += len(doc)
 		if t, err := read.Read(doc); err == nil {
 			tasks = append(tasks, t)
 		} else {
-			unread = append(unread, s.complain(s.tasks, doc, err))
+			unread = append(unread, s.complain(coll, doc, err))
 		}
 		return most == 0 || size < most
 	})
@@ -78,7 +87,7 @@ func (s *core) findReadable(ctx context.Context, doing string, filter bson.D, o 
 	look := filter
 	var ids bson.A
 	for tries := 0; ; tries++ {
-		tasks, unread, size, err := s.readable(ctx, doing, look, o, batchBytes)
+		tasks, unread, size, err := s.readable(ctx, s.tasks, doing, look, o, batchBytes)
 		if err == nil && learn != nil {
 			learn.saw(len(tasks)+len(unread), size)
 		}
@@ -96,7 +105,7 @@ func (s *core) findReadable(ctx context.Context, doing string, filter bson.D, o 
 // Nothing is left of those that are missing; one that is there and cannot be read is nil.
 // Indexes: _id; task of the history.
 func (s *Tasks) LastLives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	out, err := s.ReadableByIDs(ctx, ids)
+	out, err := s.ByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

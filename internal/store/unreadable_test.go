@@ -83,3 +83,83 @@ func TestTasksThatCannotBeReadHideNoneBehindThem(t *testing.T) {
 		require.Equal(t, "3", tasks[0].ID, name)
 	}
 }
+
+// spoil changes a task as a later release might: this one cannot read it any more.
+func (s *stepping) spoil(task *model.Task) {
+	s.Helper()
+	_, err := s.db.Collection("tasks").UpdateByID(s.Context(), task.ID, bson.D{
+		{Key: "$set", Value: bson.D{{Key: "worker_states.0.fail_kind", Value: 7}, {Key: "status", Value: 7}}}, {Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}},
+	})
+	require.NoError(s, err)
+}
+
+func TestATaskThatCannotBeReadKeepsNoOtherFromItsEnd(t *testing.T) {
+	s := newStepping(t)
+	var writes []store.Write
+	for _, key := range []string{"bad", "good", "crossed"} {
+		task := s.held(key, "w")
+		after, err := lifecycle.Finish(task, "w", lifecycle.Success(bson.RawValue{}), lifecycle.ResolveOptions(task.Options), s.now, 0)
+		require.NoError(t, err)
+		writes = append(writes, store.Write{Before: task, After: after})
+	}
+	s.spoil(writes[0].Before)
+	_, err := s.db.Collection("tasks").UpdateByID(t.Context(), writes[2].Before.ID, bson.D{{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}})
+	require.NoError(t, err)
+	written, err := s.Tasks.Writes(t.Context(), writes, 0)
+	require.NoError(t, err)
+	require.Equal(t, store.Written{Held: true, Unread: true}, written[0])
+	require.True(t, written[1].Applied)
+	require.False(t, written[2].Applied)
+	require.NotNil(t, written[2].Current)
+	require.False(t, written[2].Held)
+}
+
+func TestATaskThatCannotBeReadKeepsNobodyFromHearingOfALostLease(t *testing.T) {
+	s := newStepping(t)
+	bad, lost, mine := s.held("bad", "w"), s.held("lost", "w"), s.held("mine", "w")
+	s.spoil(bad)
+	_, err := s.db.Collection("tasks").UpdateByID(t.Context(), lost.ID, bson.D{{Key: "$set", Value: bson.D{{Key: "worker_states.0.success_time", Value: s.now}}}})
+	require.NoError(t, err)
+	var pings []store.Ping
+	for _, task := range []*model.Task{bad, lost, mine} {
+		pings = append(pings, store.Ping{ID: task.ID, ExecID: "w", Until: s.now.Add(time.Hour)})
+	}
+	gone, err := s.Tasks.Pings(t.Context(), pings, 0)
+	require.NoError(t, err)
+	require.Len(t, gone, 1)
+	require.Equal(t, lost.ID, gone[0].ID)
+	require.False(t, pings[2].Missed)
+}
+
+func TestATaskThatCannotBeReadKeepsNoOtherFromItsStep(t *testing.T) {
+	s := newStepping(t)
+	bad, good := s.held("bad", "w"), s.held("good", "w")
+	s.spoil(bad)
+	_, err := s.db.Collection("tasks").UpdateByID(t.Context(), bad.ID, bson.D{{Key: "$set", Value: bson.D{{Key: "worker_states.0.success_time", Value: s.now}}}})
+	require.NoError(t, err)
+	saved, err := s.Tasks.SaveSteps(t.Context(), []store.StepWrite{s.step(bad, "w", "a", "1"), s.step(good, "w", "a", "1")}, 0)
+	require.NoError(t, err)
+	var unread *model.UnreadableError
+	require.ErrorAs(t, saved[0].Refused, &unread)
+	require.Equal(t, "a", saved[1].Step.Name)
+}
+
+func TestAPermitIsUsedWhileItsTaskCannotBeRead(t *testing.T) {
+	s := newStepping(t)
+	bad, good := s.held("bad", "w"), s.held("good", "w")
+	_, err := s.db.Collection("tasks").UpdateByID(t.Context(), bad.ID, bson.D{{Key: "$set", Value: bson.D{{Key: "worker_states.0.fail_time", Value: "now"}}}})
+	require.NoError(t, err)
+	open, unread, err := s.Permits.OpenOf(t.Context(), "t", s.now.Add(time.Hour))
+	require.NoError(t, err)
+	require.Len(t, open, 1)
+	require.Len(t, unread, 1)
+	holders, err := s.Permits.HoldersOf(t.Context(), []string{bad.ID, good.ID, "-/t/gone"})
+	require.NoError(t, err)
+	state := func(id string) lifecycle.PermitState {
+		p := lifecycle.Permit{PermitUse: lifecycle.PermitUse{TaskID: id, ExecID: "w", Generation: good.Generation, Rev: 2}}
+		return p.State(holders)
+	}
+	require.Equal(t, lifecycle.PermitUsed, state(bad.ID))
+	require.Equal(t, lifecycle.PermitUsed, state(good.ID))
+	require.Equal(t, lifecycle.PermitFree, state("-/t/gone"))
+}

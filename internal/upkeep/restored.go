@@ -98,7 +98,10 @@ func (r Restored) some(ctx context.Context, types *tasktypes.Cache, tasks []*mod
 			return err
 		}
 		tasks = tasks[:0]
-		for _, t := range found {
+		for id, t := range found {
+			if t == nil {
+				return fmt.Errorf("preparing task %s: %w", id, store.CannotRead(id))
+			}
 			tasks = append(tasks, t)
 		}
 	}

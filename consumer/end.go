@@ -64,8 +64,9 @@ func (c *Consumer) park(x *execution, until time.Time) {
 		e := c.endOf(x, lifecycle.Outcome{NoCallback: x.quiet.Load()})
 		e.ParkUntil = until
 		c.ends.Put(e)
-	} else {
-		c.held.remove(x) // the lease was lost before
+	} else { // the lease was lost before
+		c.releasePermits(x, false)
+		c.held.remove(x)
 	}
 }
 

@@ -98,12 +98,13 @@ func (e *End) decide(t *model.Task, now time.Time) (*model.Task, error) {
 	return lifecycle.Finish(t, e.ExecID, e.Out, *opts, now, rand.Float64())
 }
 
-// applied tells the execution that its end is stored.
+// applied tells the execution that its end is stored. One that wanted to be parked has ended if it met a
+// request to cancel the task.
 func (e *End) applied(after *model.Task) {
-	if e.ParkUntil.IsZero() {
-		e.Of.Ended(after)
-	} else {
+	if _, w := lifecycle.ExecutionOf(after, e.ExecID); !e.ParkUntil.IsZero() && w != nil && w.Open() {
 		e.Of.Parked()
+	} else {
+		e.Of.Ended(after)
 	}
 }
 

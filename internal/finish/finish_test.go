@@ -116,6 +116,18 @@ func TestAnEndThatAnotherWriteCrossedIsDecidedAgain(t *testing.T) {
 	require.Greater(t, e.newest().Rev, e.Claimed.Rev)
 }
 
+func TestAParkThatARequestToCancelCrossedIsAnEnd(t *testing.T) {
+	w, _ := room(t)
+	e, l := w.claimed(t, "a")
+	e.ParkUntil = w.Store.Clock.Now().Add(time.Hour)
+	_, _, err := w.Store.Tasks.Change(t.Context(), e.Claimed.ID, func(task *model.Task) (*model.Task, error) {
+		return lifecycle.Cancel(task, "not wanted", *e.Options, w.Store.Clock.Now())
+	})
+	require.NoError(t, err)
+	w.flush([]*End{e})
+	require.Equal(t, "ended: Cancelled", <-l.heard)
+}
+
 func TestAnEndThatATransactionWroteIsNotWrittenAgain(t *testing.T) {
 	w, _ := room(t)
 	e, l := w.claimed(t, "a")

@@ -161,6 +161,8 @@ func (c *Consumer) hold(out *claim.Outcome) {
 // with what waits by then, in the same goroutine: its stack has grown already.
 func (c *Consumer) startReady() {
 	c.held.startDue(c.store.Clock.Now(), c.cfg.Clock.Monotonic(), c.startReady)
+	c.starting.RLock()
+	defer c.starting.RUnlock()
 	for x := c.ready(); x != nil; x = c.ready() {
 		c.handlersWG.Go(func() {
 			through := false

@@ -92,6 +92,7 @@ type Consumer struct {
 	unsure      context.Context // of asking which claims were won: ends soon after a stop began
 	giveUp      context.CancelFunc
 	handlersWG  sync.WaitGroup
+	starting    sync.RWMutex    // read-locked while executions are taken to be started
 	stopping    context.Context // has ended: no more claims and starts
 	requestStop context.CancelFunc
 	hurry       context.Context

@@ -16,7 +16,13 @@ const returnGrace = 5 * time.Second
 // ShutdownTimeout, then their contexts end, and each execution is given back at once,
 // without cost, when its handler has returned.
 func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
-	c.giveBack("the worker is stopping")
+	c.starting.Lock() // what had begun before the stop is counted now, and nothing begins after it
+	c.starting.Unlock()
+	gaveBack := make(chan struct{})
+	c.late.Go(func() { // a database that is away may hold it up
+		defer close(gaveBack)
+		c.giveBack("the worker is stopping")
+	})
 	returned := c.handlersReturned()
 	if !c.await(returned, c.cfg.ShutdownTimeout) {
 		for _, x := range c.held.each() {
@@ -24,6 +30,7 @@ func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
 		}
 		c.await(returned, returnGrace)
 	}
+	c.await(gaveBack, max(c.cfg.ShutdownTimeout, returnGrace))
 	c.writeLast(c.hurry)
 	if left := c.stillRunning(); len(left) > 0 {
 		// They hold their tasks: pinged on until they return or the process ends. Nobody

@@ -261,7 +261,7 @@ func (c *Consumer) writeFollows(batch []*following) {
 	if len(both) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
+	ctx, cancel := context.WithTimeout(c.unsure, rpcTimeout)
 	written, err := c.store.Tasks.Follow(store.For(ctx, store.Ending), follows, finish.Search)
 	cancel()
 	c.health.Report(err)
@@ -292,7 +292,7 @@ func (c *Consumer) writeFollows(batch []*following) {
 // the task. The permit is for other tasks meanwhile.
 func (c *Consumer) heldFollow(f *following) {
 	c.seeker.Refused.AddHeld(f.s.task.ID, c.store.Clock.Now())
-	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
+	ctx, cancel := context.WithTimeout(c.unsure, rpcTimeout)
 	defer cancel()
 	never, err := c.store.Tasks.NeverWritten(ctx, []store.Write{f.claim})
 	c.health.Report(err)

@@ -17,7 +17,8 @@ Connect to mongos. The command shards the collections tasks and task_history by 
 It prints its plan and asks for confirmation. You can repeat it, and workers may keep running.
 MongoDB moves existing documents in the background.
 
-The user needs the role clusterManager, or the action enableSharding on the database.
+The user needs the role clusterManager, or the action enableSharding on the database
+and find on the database config.
 Sharding cannot be undone before MongoDB 8.0.`
 
 func (a *app) dbShard() *cobra.Command {

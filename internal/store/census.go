@@ -159,12 +159,17 @@ func inTime[T any](ctx context.Context, c *census, coll *mongo.Collection, index
 		c.Complete = false
 		return nil, false, nil
 	}
-	call, cancel := context.WithTimeout(ctx, countTime)
+	// The driver sends no time limit with an aggregation, and the server would go on with one that nobody awaits.
+	call, cancel := context.WithTimeout(ctx, 2*countTime)
 	defer cancel()
-	cur, err := coll.Aggregate(call, pipeline, options.Aggregate().SetHint(index))
+	limited := ownTimeLimit{call}
+	cur, err := c.s.db.RunCommandCursor(limited, bson.D{
+		d("aggregate", coll.Name()), d("pipeline", pipeline), d("hint", index), d("cursor", bson.D{}), d("maxTimeMS", ms(countTime)),
+	})
 	if err == nil {
-		err = cur.All(call, &found)
+		err = cur.All(limited, &found)
 	}
+	err = timeUp(limited, err)
 	if ctx.Err() == nil && (isTimeLimit(err) || errors.Is(err, context.DeadlineExceeded)) {
 		c.Complete = false
 		return nil, false, nil
@@ -327,7 +332,7 @@ func grouped[T any](ctx context.Context, coll *mongo.Collection, doing string, f
 // backlogs counts what waits for upkeep. Indexes: lapse, outbox of both collections, archive.
 func (c *census) backlogs(ctx context.Context) (err error) {
 	until := bson.D{d("$lte", c.At)}
-	if c.Lapsed, err = c.count(ctx, c.s.tasks, IndexLapse, "lapse_at", bson.D{d("lapse_at", bson.D{d("$lte", c.At.Add(-lapseGrace))})}, c.last.Lapsed); err != nil {
+	if c.Lapsed, err = c.count(ctx, c.s.tasks, IndexLapse, "lapse_at", bson.D{present, d("lapse_at", bson.D{d("$lte", c.At.Add(-lapseGrace))})}, c.last.Lapsed); err != nil {
 		return err
 	}
 	if c.Archive, err = c.count(ctx, c.s.tasks, IndexArchive, "archive_at", bson.D{d("archive_at", until)}, c.last.Archive); err != nil {

@@ -90,6 +90,10 @@ const (
 	duplicateKey    = 11000
 )
 
+// ranOutCodes say that the time limit of an operation passed. A router of before MongoDB 5.0 may answer with
+// one of its connection to the shard: 202 is NetworkInterfaceExceededTimeLimit, 262 ExceededTimeLimit.
+var ranOutCodes = []int{maxTimeExpired, 202, 262}
+
 // Codes that say something about the deployment, not about the statement that met them:
 // another statement meets the same. Behind a router each statement of a batch gets the
 // shard's answer, so they come as errors of single statements, too.
@@ -101,6 +105,7 @@ var (
 		63, 150, // StaleShardVersion, StaleEpoch
 		64,             // WriteConcernTimeout
 		70, 82, 83, 94, // ShardNotFound, NoProgressMade, RemoteResultsUnavailable, NotYetInitialized
+		43, 279, // CursorNotFound after a restart, ClientDisconnect
 		91, 189, 333, // ShutdownInProgress, PrimarySteppedDown, ServiceExecutorInShutdown
 		writeConflict,
 		117, 267, 338, 414, // ConflictingOperationInProgress, and those of transactions, resharding, shards
@@ -114,7 +119,7 @@ var (
 		355, 365, // InterruptedDueToStorageChange, TemporarilyUnavailable
 		371,                     // UserWritesBlocked: a migration of clusters, a disk that is nearly full
 		402, 433, 449, 450, 462, // ResourceExhausted; overloaded, in four ways
-		10107, 13435, 13436, // not the primary
+		10107, 13435, 13436, 10058, // not the primary
 		11600, 11601, 11602, 46841, 91331, // interrupted
 		12586, 12587, // BackgroundOperationInProgress
 		14031, // OutOfDiskSpace: a person frees some

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,55 +128,84 @@ func TestAMajorityThatOnlyLagsIsWaitedFor(t *testing.T) {
 // A router has sent each statement to its shard, in one command, and says of each what the
 // shard says of that: also of those that nothing holds.
 func TestBehindARouterOneHeldDocumentDoesNotCostTheOthersTheirLeases(t *testing.T) {
-	a := newAnswered(t)
-	a.rewrite(func(_ string, answer bson.D) bson.D {
-		var doc struct{ Code int32 }
-		if raw, err := bson.Marshal(answer); err != nil || bson.Unmarshal(raw, &doc) != nil || doc.Code != 50 {
+	for _, code := range []int{50, 202, 262} { // the last two of routers of before MongoDB 5.0
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			a := newAnswered(t)
+			a.rewrite(func(_ string, answer bson.D) bson.D {
+				var doc struct{ Code int32 }
+				if raw, err := bson.Marshal(answer); err != nil || bson.Unmarshal(raw, &doc) != nil || doc.Code != 50 {
+					return answer
+				}
+				var each bson.A
+				for i := range int(a.size.Load()) {
+					each = append(each, bson.D{field("index", number(i)), field("code", number(code)), field("errmsg", "operation exceeded time limit")})
+				}
+				return bson.D{field("n", number(0)), field("nModified", number(0)), field("writeErrors", each), field("ok", 1.0)}
+			}, func(command string, answer bson.D) bson.D {
+				if command != "hello" {
+					return answer
+				}
+				router := bson.D{field("msg", "isdbgrid")}
+				for _, e := range answer {
+					if e.Key != "setName" && e.Key != "hosts" && e.Key != "primary" && e.Key != "me" {
+						router = append(router, e)
+					}
+				}
+				return router
+			})
+			claims := a.claims(t, 10)
+			topology, err := a.Topology(t.Context())
+			require.NoError(t, err)
+			require.True(t, topology.Sharded)
+			_, err = a.Tasks.Writes(t.Context(), claims, time.Minute)
+			require.NoError(t, err)
+
+			session, err := a.direct.Client().StartSession()
+			require.NoError(t, err)
+			defer session.EndSession(context.Background())
+			require.NoError(t, session.StartTransaction())
+			_, err = a.direct.Collection("tasks").UpdateOne(mongo.NewSessionContext(t.Context(), session),
+				bson.D{field("_id", claims[3].After.ID)}, bson.D{field("$set", bson.D{field("padding", 1)})})
+			require.NoError(t, err)
+
+			var pings []store.Ping
+			for _, c := range claims {
+				pings = append(pings, store.Ping{ID: c.After.ID, ExecID: "e", Until: a.Clock.Now().Add(time.Hour)})
+			}
+			lost, err := a.Tasks.Pings(t.Context(), pings, 500*time.Millisecond)
+			require.NoError(t, err)
+			require.Empty(t, lost)
+			for i, p := range pings {
+				require.Equal(t, i == 3, p.Missed, "%d", i)
+			}
+			require.NoError(t, session.AbortTransaction(t.Context()))
+		})
+	}
+}
+
+func TestTheTimeBehindARouterIsNotTheRouters(t *testing.T) {
+	p := testdb.Behind(t)
+	p.Rewrite(func(command string, answer bson.Raw) bson.Raw {
+		var doc bson.D
+		if !strings.EqualFold(command, "hello") || bson.Unmarshal(answer, &doc) != nil {
 			return answer
 		}
-		var each bson.A
-		for i := range int(a.size.Load()) {
-			each = append(each, bson.D{field("index", number(i)), field("code", number(50)), field("errmsg", "operation exceeded time limit")})
-		}
-		return bson.D{field("n", number(0)), field("nModified", number(0)), field("writeErrors", each), field("ok", 1.0)}
-	}, func(command string, answer bson.D) bson.D {
-		if command != "hello" {
-			return answer
-		}
-		router := bson.D{field("msg", "isdbgrid")}
-		for _, e := range answer {
-			if e.Key != "setName" && e.Key != "hosts" && e.Key != "primary" && e.Key != "me" {
-				router = append(router, e)
+		for i := range doc {
+			if doc[i].Key == "localTime" {
+				doc[i].Value = time.Now().Add(-time.Hour)
 			}
 		}
-		return router
+		raw, err := bson.Marshal(doc)
+		if err != nil {
+			return answer
+		}
+		return proxy.AsRouter(command, raw)
 	})
-	claims := a.claims(t, 10)
-	topology, err := a.Topology(t.Context())
+	s, _ := openAs(t, options.Client().ApplyURI(p.URI()))
+	require.NoError(t, s.Ready(t.Context()))
+	now, err := s.ServerTime(t.Context())
 	require.NoError(t, err)
-	require.True(t, topology.Sharded)
-	_, err = a.Tasks.Writes(t.Context(), claims, time.Minute)
-	require.NoError(t, err)
-
-	session, err := a.direct.Client().StartSession()
-	require.NoError(t, err)
-	defer session.EndSession(context.Background())
-	require.NoError(t, session.StartTransaction())
-	_, err = a.direct.Collection("tasks").UpdateOne(mongo.NewSessionContext(t.Context(), session),
-		bson.D{field("_id", claims[3].After.ID)}, bson.D{field("$set", bson.D{field("padding", 1)})})
-	require.NoError(t, err)
-
-	var pings []store.Ping
-	for _, c := range claims {
-		pings = append(pings, store.Ping{ID: c.After.ID, ExecID: "e", Until: a.Clock.Now().Add(time.Hour)})
-	}
-	lost, err := a.Tasks.Pings(t.Context(), pings, 500*time.Millisecond)
-	require.NoError(t, err)
-	require.Empty(t, lost)
-	for i, p := range pings {
-		require.Equal(t, i == 3, p.Missed, "%d", i)
-	}
-	require.NoError(t, session.AbortTransaction(t.Context()))
+	require.WithinDuration(t, time.Now(), now, 10*time.Minute)
 }
 
 func refuseEach(code int) func(string, bson.D) bson.D {

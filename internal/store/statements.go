@@ -286,7 +286,7 @@ const answerPatience = 40 * time.Second
 // isTimeLimit says whether a whole command ran out of its maxTimeMS.
 func isTimeLimit(err error) bool {
 	var command mongo.CommandError
-	return errors.As(err, &command) && command.Code == maxTimeExpired
+	return errors.As(err, &command) && slices.Contains(ranOutCodes, int(command.Code))
 }
 
 // refused takes in that single statements of a command were not carried out. What a second
@@ -302,7 +302,7 @@ func (b *batch) refused(ctx context.Context, c command, we mongo.WriteException,
 		inside := e.Index >= 0 && e.Index < len(c.parts)
 		failed[e.Index] = true
 		switch {
-		case inside && limit > 0 && e.Code == maxTimeExpired:
+		case inside && limit > 0 && slices.Contains(ranOutCodes, e.Code):
 			late.parts = append(late.parts, c.parts[e.Index])
 			late.encoded = append(late.encoded, c.encoded[e.Index])
 			late.ids += len(c.parts[e.Index].ids)

@@ -264,8 +264,12 @@ func Hello(ctx context.Context, db *mongo.Database, answer any) error {
 	}, answer)
 }
 
-// ServerTime asks the server that takes writes for its time, without writing.
+// ServerTime asks the server that takes writes for its time, without writing. A router would tell its
+// own: there it is the time of the last write that asked for it, and of a new one if that is long ago.
 func (s *Store) ServerTime(ctx context.Context) (time.Time, error) {
+	if t, err := s.Topology(ctx); err == nil && t.Sharded && s.FreshClock(ctx) == nil {
+		return s.Clock.Now(), nil
+	}
 	var hello struct {
 		LocalTime time.Time `bson:"localTime"`
 	}

@@ -25,9 +25,9 @@ type Held struct {
 // others, or that so many tasks run that it did not look at all of them. Index: lapse.
 func (s *Tasks) Held(ctx context.Context, workers, types []string, limit int) (held []Held, more bool, err error) {
 	const doing = "reading what workers hold"
-	running := bson.D{d("lapse_at", sinceEver)}
+	running := bson.D{present, d("lapse_at", sinceEver)}
 	if len(types) > 0 {
-		running = append(running, d("type", in(types)))
+		running[0] = d("type", in(types))
 	}
 	n, err := s.tasks.CountDocuments(ctx, running, options.Count().SetHint(IndexLapse).SetLimit(mostRunning+1))
 	if err != nil {

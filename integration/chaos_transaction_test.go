@@ -57,7 +57,11 @@ func TestAnOpenTransactionOnOneTaskCostsTheOthersNothing(t *testing.T) {
 			return task.WorkerStates[0].PingExpireTime.Sub(first) > 5*time.Second
 		})
 		close(goOn)
+		began := time.Now()
 		a.awaitSuccess(others)
+		if e.virtual() {
+			require.LessOrEqual(t, time.Since(began), time.Second)
+		}
 		require.Equal(t, model.StatusExecuting, a.get(blocked).Status, "its transaction is still open")
 		require.NoError(t, session.CommitTransaction(t.Context()))
 		a.awaitEach([]string{blocked}, "ended", func(task *model.Task) bool { return task.Status == model.StatusSuccess })

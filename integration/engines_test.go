@@ -106,7 +106,7 @@ var beginning = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // play runs a scenario: on the embedded server in virtual time, with a server of its own.
 func (e Engine) play(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	t.Helper()
-	if e.Name != "embedded" {
+	if !e.virtual() {
 		scenario(t, e)
 		return
 	}
@@ -116,6 +116,9 @@ func (e Engine) play(t *testing.T, scenario func(t *testing.T, e Engine)) {
 		scenario(t, e.another(t))
 	})
 }
+
+// virtual says that a scenario which is played virtually has virtual time: nothing else shares the machine then.
+func (e Engine) virtual() bool { return e.Name == "embedded" }
 
 // onEnginesAtFullSize is onEngines for a scenario whose size matters: reduced with the race
 // detector, which makes everything many times slower, and once more at full size without it.

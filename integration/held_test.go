@@ -148,9 +148,12 @@ func TestAnOpenTransactionOnALapsedTaskDelaysNoOthers(t *testing.T) {
 		slowest := a.slowestRead()
 		_, without := measure(8 * time.Second)
 		release := a.hold(ids[7])
-		with, _ := measure(lasts(25*time.Second, 20*time.Second)) // its lease lapses after four or eight
-		// 0.3 s are promised; what else shares the machine costs more. The fault was a median of six seconds.
-		require.Less(t, with, 2*without+time.Second)
+		median, with := measure(lasts(25*time.Second, 20*time.Second)) // its lease lapses after four or eight
+		if a.e.virtual() {
+			require.LessOrEqual(t, with, without+300*time.Millisecond)
+		} else { // what else shares the machine costs more; the fault was a median of six seconds
+			require.Less(t, median, 2*without+time.Second)
+		}
 		busy := slowest()
 		a.hadNoOutage(hands, busy)
 		others := slices.Delete(slices.Clone(ids), 7, 8)
@@ -305,10 +308,13 @@ func TestAKeyOfAnOpenTransactionDelaysNoOtherSender(t *testing.T) {
 						got[i], errs[i] = producer.Send(t.Context(), a.p, chaosWork, i, producer.Key(key)) // no deadline
 					})
 				}
-				done := make(chan struct{})
+				done, began := make(chan struct{}), time.Now()
 				go func() { others.Wait(); close(done) }()
 				select {
 				case <-done: // while the transaction is open
+					if a.e.virtual() {
+						require.LessOrEqual(t, time.Since(began), time.Second)
+					}
 				case <-time.After(chaosPatience):
 					require.Fail(t, "the others wait for the key of an open transaction")
 				}

@@ -10,12 +10,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 func TestAPlanWhoseLastTimeHasPassedIsOverWithoutHavingRun(t *testing.T) {
@@ -123,4 +125,56 @@ func TestAPlanOfATransactionStartsAfterItsCommit(t *testing.T) {
 	require.EqualValues(t, 1, w.count("tasks", bson.D{{Key: "type", Value: "report"}}))
 	require.Equal(t, 2, w.drain(mstest.SkipTime()).Executions)
 	require.Equal(t, int64(1), w.get("-/new").RealRepet)
+}
+
+func TestAPlanOfATransactionThatIsAbortedWasNeverPublished(t *testing.T) {
+	w := newWorld(t)
+	w.publish(every("there", 1))
+	session, err := w.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	mine, err := w.plans.Publish(mongo.NewSessionContext(t.Context(), session), every("new", 1))
+	require.NoError(t, err)
+	require.True(t, mine.Created)
+	_, err = w.plans.Get(t.Context(), mine.ID)
+	require.ErrorIs(t, err, plan.ErrNotFound, "only the transaction sees it")
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	_, err = w.plans.Get(t.Context(), mine.ID)
+	require.ErrorIs(t, err, plan.ErrNotFound)
+	require.Equal(t, 1, w.drain(mstest.SkipTime()).Executions)
+}
+
+// What a type says to its tasks it says to those of steps, too, at each try.
+func TestTheTaskOfAStepIsWhatASendWouldHaveStored(t *testing.T) {
+	w := newWorld(t)
+	prod, err := producer.New(producer.Config{Database: w.db})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, prod.Close(context.Background())) })
+	_, err = admin.New(prod).PutType(t.Context(), model.TaskType{Code: "report", Category: "of the type", ClaimBy: model.ClaimByCategory})
+	require.NoError(t, err)
+	sent, err := producer.Send(t.Context(), prod, model.NewType[repeat.Args[string], string]("report"), repeat.Args[string]{})
+	require.NoError(t, err)
+	want, err := prod.Get(t.Context(), sent.ID)
+	require.NoError(t, err)
+	require.Equal(t, []string{"*", "g:of the type"}, want.Audience)
+	p := w.publish(every("p", 1))
+	id := model.TaskID("", "report", "p@1")
+	step := func() *model.Task {
+		task, err := prod.Get(t.Context(), id)
+		require.NoError(t, err)
+		return task
+	}
+	first := step()
+	require.Equal(t, []any{want.Category, want.Audience}, []any{first.Category, first.Audience})
+
+	_, err = w.db.Collection("tasks").UpdateByID(t.Context(), id, bson.D{{Key: "$set", Value: bson.D{{Key: "status", Value: model.StatusFailure}}}})
+	require.NoError(t, err)
+	p.Try++
+	p.Planned = []repeat.Planned{{ID: "1.2", Do: "again", Step: 1, Try: p.Try}}
+	_, err = w.plans.Finish(t.Context(), []*repeat.Plan{p}, nil)
+	require.NoError(t, err)
+	again := step()
+	require.Equal(t, p.Try, again.Origin.Generation)
+	require.Equal(t, []any{want.Category, want.Audience}, []any{again.Category, again.Audience})
 }

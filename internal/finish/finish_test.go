@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -40,7 +41,12 @@ func (l *listener) Delayed()                         {}
 // room is what writes ends and steps, on a database of its own.
 func room(t *testing.T) (*Ends, *Steps) {
 	t.Helper()
-	st, err := store.Open(store.Config{Database: testdb.New(t), Clock: clock.System(), Logger: zerolog.Nop()})
+	return roomOn(t, testdb.New(t))
+}
+
+func roomOn(t *testing.T, db *mongo.Database) (*Ends, *Steps) {
+	t.Helper()
+	st, err := store.Open(store.Config{Database: db, Clock: clock.System(), Logger: zerolog.Nop()})
 	require.NoError(t, err)
 	require.NoError(t, st.Ready(t.Context()))
 	require.NoError(t, st.Workers.Heartbeat(t.Context(), store.Worker{ID: "w"}), "it reads the clock")

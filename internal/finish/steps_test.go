@@ -6,9 +6,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -32,6 +35,31 @@ func TestAStepIsSavedOnceAndOnlyByWhoHoldsTheTask(t *testing.T) {
 	require.Equal(t, 1, got.Attempt, "what the task has counts")
 	_, err = w.Save(t.Context(), stepping{e.Claimed.ID, "another"}, model.Step{Name: "s2", WorkerID: "w"})
 	require.ErrorIs(t, err, model.ErrFenced)
+}
+
+func TestAStepOfATaskThatATransactionHoldsDelaysNoOther(t *testing.T) {
+	db := testdb.New(t)
+	ends, w := roomOn(t, db)
+	blocked, _ := ends.claimed(t, "held")
+	free, _ := ends.claimed(t, "free")
+	session, err := db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = db.Collection("tasks").UpdateByID(mongo.NewSessionContext(t.Context(), session), blocked.Claimed.ID, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
+	require.NoError(t, err)
+	saved := make(chan error, 1)
+	go func() {
+		_, err := w.Save(t.Context(), stepping{blocked.Claimed.ID, "e"}, model.Step{Name: "s", WorkerID: "w"})
+		saved <- err
+	}()
+	for _, name := range []string{"one", "two", "three"} {
+		_, err = w.Save(t.Context(), stepping{free.Claimed.ID, "e"}, model.Step{Name: name, WorkerID: "w"})
+		require.NoError(t, err)
+	}
+	require.Empty(t, saved, "it waits for the end of the transaction")
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	require.NoError(t, <-saved)
 }
 
 func TestSavingGoesOnForAMomentWhenTheHandlerMustStop(t *testing.T) {

@@ -150,7 +150,7 @@ func TestAServiceMayRefuseToBeDrained(t *testing.T) {
 	_, err := a.st.Workers.AskToDrain(t.Context(), "w", store.Drain{}, a.st.Clock.Now())
 	var refused *store.WorkerRefusedError
 	require.ErrorAs(t, err, &refused)
-	require.Equal(t, "the worker w is not drained or stopped by operators; stop its process", err.Error())
+	require.Equal(t, "the worker w does not accept drain requests; stop its process instead", err.Error())
 	c.asked(&store.Drain{Stop: true}) // one that was asked by another release
 	a.send(1)
 	require.Eventually(t, runs(c, 1), testdb.Patience, time.Millisecond)

@@ -4,7 +4,7 @@
 //
 //	c, err := consumer.New(consumer.Config{Database: db})
 //	err = consumer.Handle(c, Welcome, func(ctx context.Context, t *consumer.Task[WelcomeArgs]) (model.None, error) {
-//		return model.None{}, mail(ctx, t.Args.User, t.ID)
+//		return model.None{}, mail(ctx, t.Args.User, t.TaskID)
 //	})
 //	err = c.Run(ctx) // until ctx ends, then stops gracefully
 //

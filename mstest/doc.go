@@ -14,7 +14,7 @@
 //
 // # Which database
 //
-// [DB] takes the best that is at hand and prints once which it is: the deployment that
+// [DB] uses the first available engine in this order, and logs its choice once: the deployment that
 // MSCHEDULER_MONGODB_URI names; mongod on PATH, started as a replica set of one member; a
 // container, if Docker answers (mongo:8, or the image that MSCHEDULER_TEST_IMAGE names);
 // else mscheduler's own embedded server, which needs nothing. One is started for all

@@ -330,8 +330,8 @@ func TestATargetThatIsWrongIsRefusedByItsField(t *testing.T) {
 	}{
 		{`http.url has the placeholder "run"`, func(s *schedule.Spec) { s.HTTP.URL += "{{run}}" }},
 		{`http.body has the placeholder "callback_url", which requires mode ASYNC`, func(s *schedule.Spec) { s.HTTP.Body = "{{callback_url}}" }},
-		{"http.keys[0].sk cannot be kept: no secret key is set", func(s *schedule.Spec) { s.HTTP.Keys = []callback.Key{{AccessKey: "a", Secret: "s"}} }},
-		{"callback.security.keys[0].sk cannot be kept: no secret key is set", func(s *schedule.Spec) { s.Options.Callback = signed("s") }},
+		{"http.keys[0].sk cannot be stored: no secret key is set", func(s *schedule.Spec) { s.HTTP.Keys = []callback.Key{{AccessKey: "a", Secret: "s"}} }},
+		{"callback.security.keys[0].sk cannot be stored: no secret key is set", func(s *schedule.Spec) { s.Options.Callback = signed("s") }},
 		{"callback cannot be set for tasks of type mscheduler.callback", func(s *schedule.Spec) {
 			s.HTTP, s.Type, s.Options.Callback = nil, input.CallbackType, &model.Callback{Success: &model.CallbackTarget{URL: "http://h"}}
 		}},

@@ -40,15 +40,15 @@ type Config struct {
 	// EngineID names this process among the engines. Engines of one process that share their
 	// queries use the name of the first one. Defaults to a generated id.
 	EngineID string
-	// SecretKey seals the keys that sign the callbacks of plans: 32 bytes as hex or base64, or several
-	// separated by commas. The first seals, all open. Defaults to none: plans with such keys are
+	// SecretKey encrypts the keys that sign the callbacks of plans: 32 bytes as hex or base64, or several
+	// separated by commas. The first encrypts, all decrypt. Defaults to none: plans with such keys are
 	// refused.
 	SecretKey string
 	// TracerProvider records spans of publications and steps, see docs/traces.md. Defaults to none.
 	TracerProvider trace.TracerProvider
 	// Clock is for tests. Defaults to the machine's.
 	Clock model.Clock
-	// Logger gets what an operator should know. Defaults to the zero Logger, which is silent.
+	// Logger receives messages for operators. Defaults to the zero Logger, which is silent.
 	Logger zerolog.Logger
 }
 
@@ -414,7 +414,7 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 	})
 }
 
-// Reset has a plan that is ERROR go on: the step that failed starts again. It is refused for other
+// Reset resumes a plan in ERROR: the step that failed starts again. It is refused for other
 // plans, and while the document of the plan is broken. If ctx has a span, the steps belong to its trace
 // from then on.
 func (p *Plans) Reset(ctx context.Context, id string) (*repeat.Plan, error) {

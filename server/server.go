@@ -71,7 +71,7 @@ type Config struct {
 	// TracerProvider records spans of requests and of what they send, see docs/traces.md. With or without
 	// it, what a request sends stores the trace of its header traceparent. Defaults to none.
 	TracerProvider trace.TracerProvider
-	// Logger of failures whose reason the API does not tell; defaults to none.
+	// Logger receives messages for operators, such as errors whose reason the API does not tell. Defaults to none.
 	Logger zerolog.Logger
 }
 

@@ -79,7 +79,7 @@ type Wait struct {
 // failed; with the policy end it has as soon as one fails.
 type Each struct {
 	// Items is a list, or a reference to one: {"$output": "order.parcels"} or {"$arg": "parcels"}.
-	// What is no list, or too long, is a failure of the node.
+	// The node fails if Items is not a list or is too long.
 	Items any `bson:"items,omitempty"`
 	Limit int `bson:"limit,omitempty"` // tasks that may run at once; 0 = all
 	Max   int `bson:"max,omitempty"`   // elements that are allowed, at most 10,000; 0 = 1,000

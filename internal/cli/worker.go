@@ -20,7 +20,7 @@ func (a *app) workerCommand() *cobra.Command {
 	var all bool
 	list := &cobra.Command{
 		Use: "list", Short: "List live workers", Args: noArgs,
-		Long: "List live workers: those with a heartbeat within the last three intervals. A worker disappears\nwhen it stops gracefully. --all lists killed workers for a day. CLOCK is by how much the clock of its\nmachine is ahead of the database's, or behind; workers go by the database's time.",
+		Long: "List live workers: those with a heartbeat within the last three intervals. A worker disappears\nwhen it stops gracefully. --all lists killed workers for a day. CLOCK is the machine's clock minus\nthe database's. Workers use the database's time.",
 		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 			workers, err := c.store.Workers.List(ctx)
 			if err != nil {
@@ -38,11 +38,11 @@ func (a *app) workerDrain() *cobra.Command {
 	ask := store.Drain{By: whoami()}
 	cmd := &cobra.Command{
 		Use: "drain WORKER", Short: "Ask a worker to finish what it holds and claim nothing more", Args: one("the id of a worker"),
-		Long: `Ask a live worker to finish what it holds and claim nothing more. It hears of it with its next
-heartbeat, within 30 seconds. With --stop it then stops: mscheduler work exits, serve and dev go
+		Long: `Ask a live worker to finish what it holds and claim nothing more. It reads the request at its
+next heartbeat, within 30 seconds. With --stop it then stops: mscheduler work exits, serve and dev go
 on without it until somebody restarts them.
 
-The request is for one process: a worker that starts again under the id works. Engines of rules,
+The request is for one process: a new process with the same id is not drained. Engines of rules,
 flows and plans, and workers of services that set NoDrain, refuse.`,
 		Example: "  mscheduler worker drain web-7 --stop --note 'new kernel'",
 		RunE: a.onDatabase(func(ctx context.Context, c *connection, args []string) error {

@@ -43,7 +43,7 @@ func TestAWorkerIsDrainedAndResumed(t *testing.T) {
 	require.NotContains(t, w.ok("POST", at7+"/resume", ""), "drain", "a repetition changes nothing")
 
 	require.Equal(t, true, at(w.ok("GET", "/api/v1/workers", ""), "workers.0.no_drain"))
-	require.Contains(t, w.fails(http.StatusConflict, "POST", engine+"/drain", "")[""], "the worker engine is not drained or stopped by operators")
+	require.Contains(t, w.fails(http.StatusConflict, "POST", engine+"/drain", "")[""], "the worker engine does not accept drain requests")
 	require.Contains(t, w.fails(http.StatusNotFound, "POST", "/api/v1/workers/nobody/drain", "")[""], "no such worker: nobody")
 	require.Contains(t, w.fails(http.StatusNotFound, "POST", "/api/v1/workers/nobody/resume", "")[""], "no such worker: nobody")
 	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", at7+"/drain", `{"note": 7}`), "body.note")

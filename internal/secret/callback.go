@@ -56,7 +56,7 @@ func (b *Box) sealKey(k callback.Key) (string, error) {
 	case hidden(k) || b != nil && Sealed(k.Secret):
 		return b.reseal(k.Secret, k.AccessKey)
 	case b == nil:
-		return "", fmt.Errorf("cannot be kept: %w", ErrNoKey)
+		return "", fmt.Errorf("cannot be stored: %w", ErrNoKey)
 	case len(k.Secret) > maxBytes:
 		return "", fmt.Errorf("has %d bytes; at most %d are allowed", len(k.Secret), maxBytes)
 	}

@@ -133,7 +133,7 @@ func (s *Workers) ask(ctx context.Context, id string, is, update bson.D, now tim
 	case err != nil:
 		return nil, err
 	case w.NoDrain:
-		return nil, &WorkerRefusedError{id, "is not drained or stopped by operators; stop its process"}
+		return nil, &WorkerRefusedError{id, "does not accept drain requests; stop its process instead"}
 	case !w.Alive(now):
 		return nil, &WorkerRefusedError{id, "is dead: its last heartbeat was at " + w.HeartbeatAt.UTC().Format(clock.Format)}
 	default: // it has come back meanwhile

@@ -113,7 +113,7 @@ func ExampleFlows_Resolve() {
 	fmt.Println(must(flows.Await(background, f.ID)).Status)
 	// Output:
 	// PENDING because of node pay: its task failed: the card was declined
-	// It is PENDING: it hangs on pay, which is PENDING.
+	// It is PENDING: blocked by pay, which is PENDING.
 	// It starts when all its parents have succeeded.
 	// Resolve pay to let it go on.
 	// shipping 2 parcels of order 8, receipt ""

@@ -28,7 +28,7 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// ErrNotFound is returned for a flow that does not exist (errors.Is).
+// ErrNotFound is returned for a flow, or a node of it, that does not exist (errors.Is).
 var ErrNotFound = store.ErrNoFlow
 
 // Config of Flows. Only Database is needed.
@@ -40,8 +40,8 @@ type Config struct {
 	// EngineID names this process among the engines. Engines of one process that share their
 	// queries use the name of the first one. Defaults to a generated id.
 	EngineID string
-	// SecretKey seals the keys that sign the callbacks of flows and their nodes: 32 bytes as hex or base64, or
-	// several separated by commas. The first seals, all open. Defaults to none: flows with such
+	// SecretKey encrypts the keys that sign the callbacks of flows and their nodes: 32 bytes as hex or base64, or
+	// several separated by commas. The first encrypts, all decrypt. Defaults to none: flows with such
 	// keys are refused.
 	SecretKey string
 	// Joins are the custom joins, by the ids that nodes use. An engine that lacks a join leaves the
@@ -55,7 +55,7 @@ type Config struct {
 	TracerProvider trace.TracerProvider
 	// Clock is for tests. Defaults to the machine's.
 	Clock model.Clock
-	// Logger gets what an operator should know. Defaults to the zero Logger, which is silent.
+	// Logger receives messages for operators. Defaults to the zero Logger, which is silent.
 	Logger zerolog.Logger
 }
 

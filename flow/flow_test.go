@@ -208,14 +208,14 @@ func TestANodeThatFailsSuspendsTheFlowUntilAPersonResolvesIt(t *testing.T) {
 	require.Eventually(t, func() bool { // an alert is sent after the decision is stored
 		mu.Lock()
 		defer mu.Unlock()
-		return maps.Equal(alerts, map[string]string{"b": "its task failed: it is broken", "d": "it hangs on b, which is PENDING"})
+		return maps.Equal(alerts, map[string]string{"b": "its task failed: it is broken", "d": "blocked by b, which is PENDING"})
 	}, time.Minute, 10*time.Millisecond)
 	var held model.Task
 	require.NoError(t, w.db.Collection("tasks").FindOne(t.Context(), bson.D{{Key: "key", Value: "flow:f:d"}}).Decode(&held))
 	require.Equal(t, model.StatusWait, held.Status, "the task of a node that hangs waits")
 	why, err := w.flows.Explain(t.Context(), f.ID, "d")
 	require.NoError(t, err)
-	require.Equal(t, []string{"It is PENDING: it hangs on b, which is PENDING.", "It starts when all its parents have succeeded.", "Resolve b to let it go on."}, why)
+	require.Equal(t, []string{"It is PENDING: blocked by b, which is PENDING.", "It starts when all its parents have succeeded.", "Resolve b to let it go on."}, why)
 	_, err = w.flows.Resolve(t.Context(), f.ID, "a", graph.NodeError, "")
 	require.ErrorContains(t, err, "it is SUCCESS; only PENDING can be resolved")
 	_, err = w.flows.Resolve(t.Context(), f.ID, "b", graph.NodeSuccess, "done by hand")

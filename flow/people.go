@@ -184,6 +184,15 @@ func (f *Flows) Nodes(ctx context.Context, id string, only ...string) ([]NodeVie
 
 func checkRemark(remark string) error { return input.Label("remark", remark) }
 
+// missingNodeError is the error of a node that its flow does not have.
+type missingNodeError struct{ flow, node string }
+
+func (e *missingNodeError) Error() string {
+	return fmt.Sprintf("no such node: %q of the flow %s", e.node, e.flow)
+}
+
+func (e *missingNodeError) Unwrap() error { return ErrNotFound }
+
 // place is where a node stands in its flow.
 func place(doc *graph.Flow, node string) (int, error) {
 	for i := range doc.Nodes {
@@ -191,7 +200,7 @@ func place(doc *graph.Flow, node string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, input.Invalid("node", "is %q; the flow %s has no such node", node, doc.ID)
+	return 0, &missingNodeError{doc.ID, node}
 }
 
 // maxTries is how often a decision is made anew when somebody else decided in between.

@@ -45,10 +45,10 @@ func TestAFlowIsStartedShownResolvedAndRetried(t *testing.T) {
 
 	r := s.ok("flow", "start", path)
 	require.Equal(t, "order-7  RUNNING\n", r.stdout)
-	require.Contains(t, r.stderr, `unknown type "exec"`)
+	require.Contains(t, r.stderr, "no live worker runs exec; start one with --allow-exec; the task")
 	require.Contains(t, r.stderr, "no flow engine is running")
 	require.Contains(t, s.ok("flow", "start", path).stderr, "the key of order-7 already exists; nothing changed")
-	require.Contains(t, s.ok("flow", "validate", path).stderr, `unknown type "exec": no definition and no live worker`)
+	require.Contains(t, s.ok("flow", "validate", path).stderr, "no live worker runs exec; start one with --allow-exec\n")
 	r = s.ok("flow", "show", "order-7")
 	require.Regexp(t, `(?m)^NODE +TYPE +STATUS +SINCE +TOOK +AFTER +WHY
 pay +exec +READY +\S.* +- +- +-
@@ -68,7 +68,7 @@ done +exec +WAIT +\S.* +- +stock, mail +-$`, r.stdout)
 	require.Empty(t, r.stderr)
 	require.Regexp(t, `(?m)^status +PENDING$`, r.stdout)
 	require.Regexp(t, `(?m)^├─ stock +exec +PENDING +\S.* +pay +its task failed: false: exit status 1$`, r.stdout)
-	require.Regexp(t, `(?m)^done +exec +PENDING .* stock, mail +it hangs on stock, which is PENDING$`, r.stdout)
+	require.Regexp(t, `(?m)^done +exec +PENDING .* stock, mail +blocked by stock, which is PENDING$`, r.stdout)
 	require.Regexp(t, `(?m)^├─ mail +exec +SUCCESS`, r.stdout)
 
 	var shown struct {
@@ -95,7 +95,7 @@ done +exec +WAIT +\S.* +- +stock, mail +-$`, r.stdout)
 	require.Contains(t, r.stdout, "mscheduler task explain 'exec/flow:order-7:stock'\n")
 
 	s.fails(ExitUsage, []string{`status is "DONE"; want SUCCESS or ERROR`}, "flow", "resolve", "order-7", "stock", "done")
-	s.fails(ExitUsage, []string{`node is "x"`, "no such node"}, "flow", "resolve", "order-7", "x", "SUCCESS")
+	s.fails(ExitNotFound, []string{`no such node: "x" of the flow -/order-7`}, "flow", "resolve", "order-7", "x", "SUCCESS")
 	s.fails(ExitRefused, []string{"only PENDING can be resolved"}, "flow", "resolve", "order-7", "pay", "SUCCESS")
 	s.fails(ExitNotFound, []string{"no such flow: acme/order-7"}, "flow", "resolve", "acme/order-7", "pay", "SUCCESS")
 	require.Regexp(t, `^order-7  RUNNING`, s.ok("flow", "resolve", "order-7", "stock", "success", "--remark", "found by hand").stdout)
@@ -364,7 +364,8 @@ func TestAStreamIsAppendedToListedResolvedAndOpened(t *testing.T) {
 	require.Regexp(t, `(?m)^orders/4711 +RUNNING +0 of 4 `, s.ok("flow", "list").stdout)
 
 	require.Contains(t, s.run("flow", "append", "orders", "4711", "--type", "exec", "--callback", `{"error": {"url": "nowhere"}}`).stderr, "callback.error.url")
-	require.Contains(t, s.run("flow", "open", "orders", "none", "--callback", `{"error": {"url": "http://127.0.0.1:1/"}}`).stderr, "no such flow")
+	s.fails(ExitNotFound, []string{"no such stream: orders/none"}, "flow", "open", "orders", "none", "--callback", `{"error": {"url": "http://127.0.0.1:1/"}}`)
+	s.fails(ExitNotFound, []string{"mscheduler: no such stream: orders/none"}, "flow", "open", "orders", "none")
 	s.ok("flow", "open", "orders", "4711", "--callback", `{"error": {"url": "http://127.0.0.1:1/"}}`, "--ext", "7")
 	require.Contains(t, s.run("flow", "append", "orders", "4711", "--type", "exec", "--ext", "7").stderr, "--ext works with --callback")
 

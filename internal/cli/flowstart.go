@@ -69,7 +69,7 @@ func (f *flowsCommand) validate() *cobra.Command {
 	var picture string
 	cmd := &cobra.Command{
 		Use: "validate FILE", Short: "Check a file of flows, or draw them", Args: one("a file, or - for stdin"),
-		Long:        "Check a file of flows and print everything that is wrong, with file, line and column. It needs no\ndatabase. With --uri or MSCHEDULER_MONGODB_URI it also warns of types that the database does not know.\nWith -o dot, mermaid or svg, or --graph, it prints the graphs of the flows.\n\n" + flowFileHelp,
+		Long:        "Check a file of flows and print all mistakes with file, line and column: unknown fields first, and when\nthere are none, the others. It needs no database. With --uri or MSCHEDULER_MONGODB_URI it also warns of types that the database does not know.\nWith -o dot, mermaid or svg, or --graph, it prints the graphs of the flows.\n\n" + flowFileHelp,
 		Annotations: map[string]string{moreOutputs: drawn},
 		Example:     "  mscheduler flow validate order.yaml -o svg > order.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -130,7 +130,7 @@ func (f *flowsCommand) warnUnknown(ctx context.Context, specs []graph.Spec) {
 		if known, err := c.knows(ctx, typ); err != nil {
 			f.say("could not check the type %q: %v", typ, err)
 		} else if !known {
-			f.say("unknown type %q: no definition and no live worker", typ)
+			f.say("%s", unserved(typ))
 		}
 	}
 }

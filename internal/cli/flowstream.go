@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/form"
@@ -251,10 +252,10 @@ func (f *flowsCommand) open() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			id, _ := flowspec.StreamID(args[0], args[1])
 			if about != nil {
-				id, _ := flowspec.StreamID(args[0], args[1])
 				if _, err := c.flows.Get(cmd.Context(), id); err != nil { // opening does not make a stream
-					return err
+					return noStream(id, err)
 				}
 				if _, err := c.flows.SetCallback(cmd.Context(), args[0], args[1], about.Callback, about.Ext); err != nil {
 					return err
@@ -262,13 +263,21 @@ func (f *flowsCommand) open() *cobra.Command {
 			}
 			doc, err := c.flows.Open(cmd.Context(), args[0], args[1])
 			if err != nil {
-				return err
+				return noStream(id, err)
 			}
 			return f.printFlow(cmd.Context(), c, doc)
 		},
 	}
 	calls.add(cmd)
 	return cmd
+}
+
+// noStream is the error of a stream, which the engine of flows would call a flow.
+func noStream(id string, err error) error {
+	if errors.Is(err, flow.ErrNotFound) {
+		return coded(ExitNotFound, "no such stream: %s", id)
+	}
+	return err
 }
 
 const flowLinesHelp = `List streams that have something to do, or that are closed, by their names.

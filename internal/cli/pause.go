@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -89,12 +90,24 @@ func (a *app) warnUnknown(ctx context.Context, c *connection, types []string) er
 	return nil
 }
 
+// unserved is the warning about a type without a definition and without a live worker.
+func unserved(typ string) string {
+	switch typ {
+	case builtin.HTTP.Name():
+		return "no live worker runs http; start one: mscheduler work"
+	case builtin.Exec.Name():
+		return "no live worker runs exec; start one with --allow-exec"
+	default:
+		return fmt.Sprintf("unknown type %q: no definition and no live worker", typ)
+	}
+}
+
 // warnUnserved warns about types of sent tasks that have no definition and no live worker. The
 // tasks are stored and wait for a worker, so an error of this check does not fail the send.
 func (a *app) warnUnserved(ctx context.Context, c *connection, types []string) {
 	for _, t := range types {
 		if known, err := c.knows(ctx, t); err == nil && !known {
-			a.say("unknown type %q: no definition and no live worker; the task is stored and waits for a worker", t)
+			a.say("%s; the task is stored and waits for a worker", unserved(t))
 		}
 	}
 }

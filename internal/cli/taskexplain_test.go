@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -39,4 +42,22 @@ func TestExplainKnowsWhatConditionsAndLimitsKeepBack(t *testing.T) {
 		out := s.ok("task", "explain", "acme/t/second").stdout
 		return strings.Contains(out, "holds it back") && strings.Contains(out, "acme/t/first has held a permit since")
 	})
+}
+
+func TestWaitingTasksOfTheBuiltInTypesNameTheWorkerThatTheyNeed(t *testing.T) {
+	s := newSession(t)
+	require.Contains(t, s.ok("send", "exec", "--key", "k", "--args", `{"argv":["true"]}`).stderr, "no live worker runs exec; start one with --allow-exec")
+	require.Contains(t, s.ok("task", "explain", "exec/k").stdout, "Start a worker that handles exec: mscheduler work --allow-exec. It finds the task by itself.")
+	require.Contains(t, s.ok("send", "http", "--key", "k", "--args", `{"url":"http://127.0.0.1:1/"}`).stderr, "no live worker runs http; start one: mscheduler work")
+	require.Contains(t, s.ok("task", "explain", "http/k").stdout, "Start a worker that handles http. It finds the task by itself.")
+}
+
+func TestTheTutorialShowsWhatExplainPrints(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "tutorial.md"))
+	require.NoError(t, err)
+	s := newSession(t)
+	s.ok("send", "mail.send", "--key", "welcome-ann@example.org")
+	printed := s.ok("task", "explain", "mail.send/welcome-ann@example.org").stdout
+	since := regexp.MustCompile(`since .*? and`)
+	require.Contains(t, since.ReplaceAllString(string(page), "since"), "```\n"+since.ReplaceAllString(printed, "since")+"```")
 }

@@ -158,7 +158,7 @@ func (r *report) whoCould() {
 			r.because("A handler of the category %s serves the types with that category in their settings; the type %s has another or none.", t.Category, t.Type)
 			r.next("To let such a handler run it, set the type's category with: mscheduler type apply")
 		}
-		r.next("Start a worker that handles %s. It finds the task by itself.", t.Type)
+		r.next("Start a worker that %s. It finds the task by itself.", r.needed())
 		return
 	}
 	if len(named) > 0 {
@@ -251,6 +251,14 @@ func (r *report) serving() []Worker {
 		}
 	}
 	return out
+}
+
+// needed says what a worker must do to serve the task's type.
+func (r *report) needed() string {
+	if r.Task.Type == "exec" { // off in `mscheduler work`, unless a person allows it
+		return "handles exec: mscheduler work --allow-exec"
+	}
+	return "handles " + r.Task.Type
 }
 
 func (r *report) othersHandle() string {

@@ -202,7 +202,7 @@ func (r *report) lastEnd() {
 func (r *report) history() {
 	t := r.Task
 	if t.ErrorCount+t.LapseCount > 0 {
-		r.because("Before that it had %d errors and %d lapses.", t.ErrorCount, t.LapseCount)
+		r.because("Before that it had %s.", failures(t))
 	}
 }
 
@@ -232,5 +232,10 @@ func (r *report) spentBudget() {
 			return
 		}
 	}
-	r.because("It had %d errors and %d lapses.", t.ErrorCount, t.LapseCount)
+	r.because("It had %s.", failures(t))
+}
+
+// failures counts the errors and lapses of a task.
+func failures(t *model.Task) string {
+	return human.Plural(t.ErrorCount, "error", "errors") + " and " + human.Plural(t.LapseCount, "lapse", "lapses")
 }

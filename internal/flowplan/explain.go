@@ -108,7 +108,7 @@ func sentence(text string) string {
 
 // hangs says whether a node is PENDING only because others are.
 func hangs(st *graph.State) bool {
-	return st.Status == graph.NodePending && !st.Own && strings.HasPrefix(st.Reason, hangsOn)
+	return st.Status == graph.NodePending && !st.Own && strings.HasPrefix(st.Reason, blockedBy)
 }
 
 // roots are the nodes that keep others PENDING, before the given one: they wait for a person

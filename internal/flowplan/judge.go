@@ -34,8 +34,8 @@ func (e *NoJoinError) Error() string {
 	return fmt.Sprintf("flow %s, node %s: this process has no join function %q", e.Flow, e.Node, e.Join)
 }
 
-// hangsOn begins the reason of a node whose join can still be met, if somebody resolves a parent.
-const hangsOn = "it hangs on "
+// blockedBy begins the reason of a node whose join can still be met, if somebody resolves a parent.
+const blockedBy = "blocked by "
 
 // JoinError is the error of a custom join: the function's own, or why its answer cannot be used.
 type JoinError struct {
@@ -166,7 +166,7 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 	case graph.AllEnded:
 		switch {
 		case len(p.pending) > 0:
-			return say(graph.NodePending, hangsOn+"%s, which is PENDING", name(p.pending[0]))
+			return say(graph.NodePending, blockedBy+"%s, which is PENDING", name(p.pending[0]))
 		case len(p.open) > 0:
 			return j, nil
 		}
@@ -179,7 +179,7 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 		case len(p.open) >= missing:
 			return j, nil
 		case len(p.open)+len(p.pending) >= missing:
-			return say(graph.NodePending, hangsOn+"%s, which is PENDING", name(p.pending[0]))
+			return say(graph.NodePending, blockedBy+"%s, which is PENDING", name(p.pending[0]))
 		default:
 			return say(graph.NodePending, "%s failed, and at least %d parents must succeed", name(p.failed[0]), v.N)
 		}
@@ -192,7 +192,7 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 		case len(p.failed) > 0:
 			return say(graph.NodePending, "%s failed and must succeed", name(p.failed[0]))
 		case len(p.pending) > 0:
-			return say(graph.NodePending, hangsOn+"%s, which is PENDING", name(p.pending[0]))
+			return say(graph.NodePending, blockedBy+"%s, which is PENDING", name(p.pending[0]))
 		case len(p.open) > 0:
 			return j, nil
 		}
@@ -203,7 +203,7 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 		case len(p.failed) > 0:
 			return say(graph.NodePending, "%s failed, and all parents must succeed", name(p.failed[0]))
 		case len(p.pending) > 0:
-			return say(graph.NodePending, hangsOn+"%s, which is PENDING", name(p.pending[0]))
+			return say(graph.NodePending, blockedBy+"%s, which is PENDING", name(p.pending[0]))
 		case len(p.open) > 0:
 			return j, nil
 		}
@@ -216,7 +216,7 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 	v := &f.Nodes[i]
 	if len(p.open)+len(p.pending) == len(v.After) {
 		if len(p.pending) > 0 && len(p.open) == 0 {
-			j.verdict, j.reason = graph.NodePending, fmt.Sprintf(hangsOn+"%s, which is PENDING", f.Nodes[p.pending[0]].ID)
+			j.verdict, j.reason = graph.NodePending, fmt.Sprintf(blockedBy+"%s, which is PENDING", f.Nodes[p.pending[0]].ID)
 		}
 		return j, nil // no parent has ended
 	}
@@ -256,7 +256,7 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 		j.reason, j.final = fmt.Sprintf("join function %q said PENDING", v.Custom), true
 	case len(p.open) > 0:
 	case len(p.pending) > 0:
-		j.verdict, j.reason = graph.NodePending, fmt.Sprintf(hangsOn+"%s, which is PENDING", f.Nodes[p.pending[0]].ID)
+		j.verdict, j.reason = graph.NodePending, fmt.Sprintf(blockedBy+"%s, which is PENDING", f.Nodes[p.pending[0]].ID)
 	default:
 		j.verdict, j.reason = graph.NodePending, fmt.Sprintf("all parents ended, and join function %q has not decided", v.Custom)
 	}

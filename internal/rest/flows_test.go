@@ -113,7 +113,7 @@ func TestAFlowIsDrivenToItsEndThroughTheAPI(t *testing.T) {
 
 	explained := w.ok("GET", order+"/nodes/d/explain", "")
 	require.Equal(t, "PENDING", explained["status"])
-	require.Contains(t, fmt.Sprint(explained["explanation"]), "it hangs on c")
+	require.Contains(t, fmt.Sprint(explained["explanation"]), "blocked by c")
 
 	waited := make(chan answer, 1)
 	resolved := w.ok("POST", order+"/nodes/c/resolve", `{"status": "SUCCESS", "remark": "found some"}`)

@@ -87,6 +87,9 @@ func (p *Periodic) known(ctx context.Context, r *schedule.Rule, runs []string) (
 	return known, nil
 }
 
+// inError is a time as errors show it.
+func inError(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
 // backfillSlack is how far in the future a backfill may end: at the present of the caller, whose
 // clock is a little ahead of the database's, or of the least that it can be. What lies ahead is
 // cut off.
@@ -106,14 +109,14 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 	}
 	_, err = p.change(ctx, "backfilling", id, p.withTimes(func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if to.After(now.Add(backfillSlack + p.store.Clock.Error())) {
-			return nil, input.Invalid("to", "is %v, which is in the future", to)
+			return nil, input.Invalid("to", "is %s, which is in the future", inError(to))
 		}
 		to := to
 		if to.After(now) {
 			to = now
 		}
 		if !from.Before(to) {
-			return nil, input.Invalid("from", "is %v; want a time before %v, the end", from, to)
+			return nil, input.Invalid("from", "is %s; want a time before %s, the end", inError(from), inError(to))
 		}
 		n = 0
 		var ticks []time.Time
@@ -126,7 +129,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 				ticks = append(ticks, t.At)
 			}
 			if len(ticks) > tickplan.MaxBackfill {
-				return nil, input.Invalid("from", "is %v; more than %d ticks lie between it and %v", from, tickplan.MaxBackfill, to)
+				return nil, input.Invalid("from", "is %s; more than %d ticks lie between it and %s", inError(from), tickplan.MaxBackfill, inError(to))
 			}
 		}
 		ids := make([]string, len(ticks))
@@ -142,10 +145,10 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 			return nil, nil
 		}
 		if size := (len(r.Task.Args.Value) + len(r.Ext.Value) + 1<<10) * len(ticks); size > 8<<20 {
-			return nil, input.Invalid("from", "is %v: the %d ticks between it and %v do not fit into one document with these args and ext; want fewer ticks", from, len(ticks), to)
+			return nil, input.Invalid("from", "is %s: the %d ticks between it and %s do not fit into one document with these args and ext; want fewer ticks", inError(from), len(ticks), inError(to))
 		}
 		if len(r.Active)+len(r.Queued)+len(ticks) > tickplan.MaxActive+rulespec.MaxQueueLimit {
-			return nil, input.Invalid("from", "is %v: %d ticks lie between it and %v, but %d runs are already active or waiting", from, len(ticks), to, len(r.Active)+len(r.Queued))
+			return nil, input.Invalid("from", "is %s: %d ticks lie between it and %s, but %d runs are already active or waiting", inError(from), len(ticks), inError(to), len(r.Active)+len(r.Queued))
 		}
 		n = len(ticks)
 		return tickplan.Backfill(r, cal, request, ticks, now), nil

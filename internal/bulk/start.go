@@ -135,10 +135,26 @@ func tenantOf(tenant string) string {
 // Get reads a job. tenant is that of its filter, or [model.NoTenant].
 func (b *Jobs) Get(ctx context.Context, tenant, id string) (*JobState, error) {
 	t, err := b.producer.Get(ctx, model.TaskID(tenantOf(tenant), TaskType, id))
-	if err != nil {
+	return known(t, id, err)
+}
+
+// missingError is the error of a job that does not exist.
+type missingError struct{ id string }
+
+func (e *missingError) Error() string { return "no such job: " + e.id }
+
+func (e *missingError) Unwrap() error { return producer.ErrNotFound }
+
+// known is the task of the job id, or why there is none.
+func known(t *model.Task, id string, err error) (*JobState, error) {
+	switch {
+	case errors.Is(err, producer.ErrNotFound):
+		return nil, &missingError{id}
+	case err != nil:
 		return nil, err
+	default:
+		return viewOf(t)
 	}
-	return viewOf(t)
 }
 
 // List reads a page of the jobs of a tenant, as [admin.Admin.Find] does. Jobs that a person ran again are
@@ -163,10 +179,7 @@ func (b *Jobs) List(ctx context.Context, tenant string, size int, token string) 
 // Stop stops a job: what it has begun ends, and it begins nothing more. What it has changed stays so.
 func (b *Jobs) Stop(ctx context.Context, tenant, id, remark string) (*JobState, error) {
 	t, err := b.producer.Cancel(ctx, model.TaskID(tenantOf(tenant), TaskType, id), remark)
-	if err != nil {
-		return nil, err
-	}
-	return viewOf(t)
+	return known(t, id, err)
 }
 
 // viewOf is the task of a job as a job.

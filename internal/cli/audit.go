@@ -16,7 +16,7 @@ import (
 )
 
 const auditHelp = `List who changed what. Each change by the REST API and by the command line has an entry, which is
-stored before the change is made. What workers do with tasks has none: the tasks say it.`
+stored before the change is made. Work by workers has no entry; each task records its executions.`
 
 func (a *app) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "List who changed what", Long: auditHelp, Args: noArgs, RunE: group}
@@ -88,7 +88,7 @@ func (a *app) auditList() *cobra.Command {
 	fs.StringVar(&outcome, "outcome", "", strings.Join(names(store.AuditOutcomes), ", "))
 	fs.StringVar(&after, "since", "", "from this time on: 2026-01-31T09:00:00Z, or -2h")
 	fs.StringVar(&before, "until", "", "before this time")
-	fs.IntVar(&limit, "limit", 50, "number of entries on a page")
+	fs.IntVar(&limit, "limit", 50, "number of entries on a page, at most 1000")
 	fs.StringVar(&page, "after", "", "list entries behind this id, for the next page")
 	_ = cmd.RegisterFlagCompletionFunc("outcome", fixed(names(store.AuditOutcomes)...))
 	return cmd

@@ -123,8 +123,8 @@ func TestBenchNamesWhatIsWrong(t *testing.T) {
 	}{
 		{[]string{"bogus"}, `scenario is "bogus"; want some of preloaded, fleet`},
 		{[]string{"--tasks", "-1"}, "--tasks is -1"},
-		{[]string{"--duration", "soon"}, `invalid argument "soon" for "--duration"`},
-		{[]string{"--rtt", "near"}, `invalid argument "near" for "--rtt"`},
+		{[]string{"--duration", "soon"}, `--duration is "soon"; want a duration`},
+		{[]string{"--rtt", "near"}, `--rtt is "near"`},
 		{[]string{"--rtt", "2m"}, "--rtt is 2m0s; want up to 1s"},
 		{[]string{"preloaded", "send", "--rtt", "5ms"}, "--rtt is not used by send; it is for preloaded, fleet"},
 		{[]string{"paced", "--against", os.Args[0]}, "--against is not used by paced"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -63,7 +64,7 @@ func (a *app) bulkList() *cobra.Command {
 	var after string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs, sorted by id", Args: noArgs,
-		Long: "List the jobs of a tenant, sorted by id: the oldest first. Without --tenant they are those that no tenant\nowns: their filters name no tenant, or - for tasks without one.",
+		Long: "List the jobs of a tenant, sorted by id: the oldest first. Without --tenant, list the\njobs that belong to no tenant: their filters name no tenant, or - for tasks without one.",
 		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 			if limit < 1 || limit > allPage {
 				return usage("--limit is %d; want 1 to %d", limit, allPage)
@@ -74,7 +75,7 @@ func (a *app) bulkList() *cobra.Command {
 			}
 			t := newTable("JOB", "ACTION", "STATUS", "MATCHED", "CHANGED", "SKIPPED", "FAILED", "CREATED", "BY")
 			for _, v := range jobs {
-				t.add(jobName(v), v.Action, jobStatus(v), matchedText(v), fmt.Sprint(v.Changed), fmt.Sprint(v.Skipped), fmt.Sprint(v.Failed), v.Created, v.Creator)
+				t.add(jobName(v), v.Action, jobStatus(v), matchedText(v), fmt.Sprint(v.Changed), fmt.Sprint(v.Skipped), fmt.Sprint(v.Failed), jobTime(v.Created, c.at), v.Creator)
 			}
 			if next != "" && !a.asJSON() {
 				a.say("more jobs follow; for the next page: --after '%s'", next)
@@ -86,7 +87,7 @@ func (a *app) bulkList() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", model.NoTenant, "tenant whose jobs to list")
-	cmd.Flags().IntVar(&limit, "limit", 50, "number of jobs on a page")
+	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("number of jobs on a page, at most %d", allPage))
 	cmd.Flags().StringVar(&after, "after", "", "list the page that follows this one, as the page before says")
 	return cmd
 }
@@ -100,7 +101,7 @@ func (a *app) bulkShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printJob(v)
+			return a.printJob(v, c.at)
 		}),
 	}
 }
@@ -137,7 +138,16 @@ func matchedText(v *bulk.JobState) string {
 	return fmt.Sprint(v.Matched)
 }
 
-func (a *app) printJob(v *bulk.JobState) error {
+// jobTime is a time of a job as other lists show times.
+func jobTime(text string, now time.Time) string {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return text
+	}
+	return human.When(at, now)
+}
+
+func (a *app) printJob(v *bulk.JobState, now time.Time) error {
 	var f fields
 	f.add("job", jobName(v))
 	f.add("action", v.Action)
@@ -146,8 +156,8 @@ func (a *app) printJob(v *bulk.JobState) error {
 	f.add("step", v.Step)
 	f.add("remark", v.Remark)
 	f.add("status", jobStatus(v))
-	f.add("created", v.Created+behindText(" by ", v.Creator))
-	f.add("finished", v.Finished)
+	f.add("created", jobTime(v.Created, now)+behindText(" by ", v.Creator))
+	f.add("finished", jobTime(v.Finished, now))
 	f.add("matched", matchedText(v))
 	f.add("changed", fmt.Sprint(v.Changed))
 	if v.Skipped > 0 {

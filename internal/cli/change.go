@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -194,7 +195,7 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 			if first == nil {
 				first = err
 			}
-			r.say("mscheduler: %s", errorText(err))
+			r.say("mscheduler: %s", r.whyNot(id, err))
 			continue
 		}
 		changed = append(changed, changedView{t.ID, t.Status, t.Generation})
@@ -213,6 +214,18 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 		return quiet(exitCode(ctx, first))
 	}
 	return nil
+}
+
+// whyNot says why a task was not changed, and what helps.
+func (r *changing) whyNot(id string, err error) string {
+	var refused *model.RefusedError
+	if !errors.As(err, &refused) {
+		return errorText(err)
+	}
+	if s := refused.Status; r.Name == bulk.Retry.Name && (s == model.StatusSuccess || s == model.StatusCompleted) {
+		return fmt.Sprintf("%s is %s; to run it again, send its key with: mscheduler send --existing restart-succeeded", human.TaskID(id), s)
+	}
+	return fmt.Sprintf("%s is %s: %s", human.TaskID(id), refused.Status, refused.Reason)
 }
 
 func (r *changing) textOf(t *model.Task) string {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -33,11 +34,11 @@ type shownSetting struct {
 // what its own check says, which asks the database if it answers, and what is wrong with the database.
 func (a *app) checkConfig(cmd *cobra.Command, known error, own func(ctx context.Context, c *connection, answers bool) error) error {
 	ctx := cmd.Context()
-	if err := a.printSettings(cmd); err != nil {
+	t, err := a.target(ctx)
+	if err := a.printSettings(cmd, t); err != nil {
 		return err
 	}
 	known = errors.Join(known, a.checkTraces(ctx))
-	t, err := a.target(ctx)
 	if err != nil {
 		return errors.Join(known, err)
 	}
@@ -124,7 +125,8 @@ func (a *app) checkServe(ctx context.Context, c *connection, f *serveFlags, answ
 	return err
 }
 
-func (a *app) printSettings(cmd *cobra.Command) error {
+// printSettings prints the settings; used is the database that they lead to.
+func (a *app) printSettings(cmd *cobra.Command, used target) error {
 	settings := []shownSetting{}
 	add := func(name, value string) {
 		from := a.origins[name]
@@ -135,8 +137,14 @@ func (a *app) printSettings(cmd *cobra.Command) error {
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch {
+		case f.Name == "uri" && a.flags.uri == "" && used.uri != "":
+			settings = append(settings, shownSetting{f.Name, withoutCredentials(used.uri), devFileName})
 		case f.Name == "uri":
 			add(f.Name, withoutCredentials(f.Value.String()))
+		case f.Name == "database" && a.flags.database == "" && used.database != "" && used.database != defaultDatabase:
+			settings = append(settings, shownSetting{f.Name, used.database, cmp.Or(a.origins["uri"], devFileName)})
+		case f.Name == "database":
+			add(f.Name, cmp.Or(a.flags.database, defaultDatabase))
 		case f.Name == "config" || inFiles(f):
 			add(f.Name, withoutUser(f.Value.String()))
 		}

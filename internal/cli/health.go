@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const healthHelp = `Ask a process of serve or work whether it is there: the URL of its /livez, or of its /readyz. The exit code
-is 0 if it says so. A container can check itself by this, where there is no other program:
+const healthHelp = `Check the health of a serve or work process. URL is its /livez or /readyz. The exit code is 0 if it
+answers 200. Use it as a container health check:
 
   mscheduler health http://127.0.0.1:9090/readyz
 
@@ -24,7 +24,7 @@ const healthTimeout = 5 * time.Second
 
 func (a *app) healthCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "health URL", Short: "Ask a process whether it is there", Long: healthHelp, Args: one("the URL of /livez or /readyz"),
+		Use: "health URL", Short: "Check the health of a process", Long: healthHelp, Args: one("the URL of /livez or /readyz"),
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { // instead of [app.configure], which reads the file
 			a.origins = map[string]string{}
 			return errors.Join(a.settle(cmd.Flags().Lookup("output"), nil), a.checkOutput(cmd))

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -28,7 +29,7 @@ func taskIDs(args []string) error {
 	for i, arg := range args {
 		args[i] = fullID(arg)
 		if _, _, _, err := input.ParseTaskID(args[i]); err != nil {
-			return usage("task %w", err)
+			return usage("task id is %q; want type/key or tenant/type/key", safetext.Clip(arg, 120))
 		}
 	}
 	return nil

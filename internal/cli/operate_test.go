@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -100,9 +101,13 @@ func TestWorkerStopsGracefully(t *testing.T) {
 func TestEventsAreJSONLines(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["true"]}`)
-	out, _, stop := s.worker("--events")
+	out, errs, stop := s.worker("--events")
 	s.ok("task", "wait", "exec/k")
 	require.Equal(t, ExitOK, stop().code)
+	require.Contains(t, errs.String(), "worker w1 runs http and exec tasks of ")
+	require.Contains(t, errs.String(), "stopped: 1 execution finished")
+	s.fails(ExitRefused, []string{"mscheduler: exec/k is Success; to run it again, send its key with: mscheduler send --existing restart-succeeded\n"}, "task", "retry", "exec/k")
+	s.fails(ExitRefused, []string{"mscheduler: exec/k is Success: only a task that has not ended can be cancelled\n"}, "task", "cancel", "exec/k")
 	var kinds []string
 	for line := range strings.Lines(out.String()) {
 		var e struct {
@@ -241,6 +246,9 @@ func TestDevServesTheDirectoryItRunsIn(t *testing.T) {
 	require.Equal(t, 1, strings.Count(r.stderr, "using the dev server of this directory"), "said once")
 	s.fails(ExitRefused, []string{"a dev server is already running in this directory"}, "dev")
 	require.Contains(t, s.ok("doctor").stdout, "the embedded server")
+	settings := s.ok("work", "--check-config").stdout
+	require.Regexp(t, `(?m)^uri +mongodb://127\.0\.0\.1:\S+ +`+regexp.QuoteMeta(devFileName)+`$`, settings)
+	require.Regexp(t, `(?m)^database +`+regexp.QuoteMeta(s.database)+` +\S`, settings)
 	s.uri = uri
 	s.fails(ExitRefused, []string{"is not set up"}, "task", "list") // a URI wins over the dev server
 	s.uri = ""

@@ -133,7 +133,7 @@ func TestAFileOfRulesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 	s.fails(ExitUsage, []string{"needs -f FILE"}, "periodic", "apply")
 	s.fails(ExitUsage, []string{"require --dry-run"}, "periodic", "apply", "-f", "x", "--days", "3")
 	s.fails(ExitUsage, []string{"--days is 0"}, "periodic", "apply", "-f", "x", "--dry-run", "--days", "0")
-	s.fails(ExitUsage, []string{`invalid argument "x" for "--run-takes"`}, "periodic", "apply", "-f", "x", "--dry-run", "--run-takes", "x")
+	s.fails(ExitUsage, []string{`--run-takes is "x"; want a duration`}, "periodic", "apply", "-f", "x", "--dry-run", "--run-takes", "x")
 }
 
 func TestDryRunShowsWhatAChangeMeansTickByTick(t *testing.T) {
@@ -227,7 +227,7 @@ func TestRunsAreTriggeredBackfilledListedAndCancelled(t *testing.T) {
 	require.Regexp(t, `^n  3 runs from `, s.ok("periodic", "backfill", "n", "--from", "2026-01-01", "--to", "2026-01-01 03:00", "--request", "jan").stdout)
 	require.Regexp(t, `has no tick from`, s.ok("periodic", "backfill", "n", "--from", "2026-01-01 00:01", "--to", "2026-01-01 00:02").stdout)
 	s.fails(ExitUsage, []string{"requires --from"}, "periodic", "backfill", "n")
-	s.fails(ExitUsage, []string{"more than 1000 ticks"}, "periodic", "backfill", "n", "--from", "2025-01-01", "--to", "2026-01-01")
+	s.fails(ExitUsage, []string{"from is 2025-01-01T00:00:00Z; more than 1000 ticks lie between it and 2026-01-01T00:00:00Z"}, "periodic", "backfill", "n", "--from", "2025-01-01", "--to", "2026-01-01")
 
 	all := s.runsOf("n")
 	require.Len(t, all.Runs, 5)

@@ -22,7 +22,7 @@ const ruleApplyHelp = `Store the periodic rules that a YAML or JSON file describ
 The file has one rule per document, or lists of rules. A rule is identified by its tenant and
 name. It is created, or changed to what the file describes: fields that the file leaves out are
 removed, except enabled. Rules that are not in the file stay. All of the file is checked before
-anything is written.
+anything is written: unknown fields first, and when there are none, the values.
 
   name: nightly
   enabled: true                 # without it a new rule does not fire, and an old one stays as it is
@@ -40,7 +40,7 @@ anything is written.
                                 # skipped (capacity) whatever the policies are
   concurrency: QUEUE            # at that limit: QUEUE, SKIP, PARALLEL
   queue_limit: 10               # waiting runs; defaults to 100
-  catch_up:                     # of ticks that nobody decided in time
+  catch_up:                     # missed ticks (no engine was running)
     mode: COMPACT               # NONE, COMPACT (the newest, once for all), FULL
     window: 6h                  # older ticks are skipped; defaults to 1d
     cap: 20                     # FULL: at most this many, the newest; defaults to 100

@@ -66,7 +66,7 @@ func (r *rulesCommand) preview() *cobra.Command {
 
 func (r *rulesCommand) printTicks(ticks []tickplan.PreviewTick, from time.Time) error {
 	views := make([]view.NextTick, len(ticks))
-	t := newTable("LOCAL", "", "UTC", "FROM THERE", "FIRES", "CLOCK CHANGE")
+	t := newTable("LOCAL", "", "UTC", "FROM NOW", "FIRES", "CLOCK CHANGE")
 	for i, x := range ticks {
 		views[i] = view.NextTickOf(x)
 		fires := "yes"

@@ -93,7 +93,7 @@ func (r *rulesCommand) runs() *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(runStatuses)...))
 	cmd.Flags().StringVar(&f.from, "from", "", "only ticks at or after this time: 2026-01-31T09:00:00Z, or -2h")
 	cmd.Flags().StringVar(&f.to, "to", "", "only ticks before this time")
-	cmd.Flags().IntVar(&f.limit, "limit", 50, "number of lines on a page")
+	cmd.Flags().IntVar(&f.limit, "limit", 50, "number of lines on a page, at most 1000")
 	cmd.Flags().StringVar(&f.after, "after", "", "start after the run with this id (next page)")
 	return cmd
 }

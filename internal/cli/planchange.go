@@ -25,8 +25,8 @@ func (p *plansCommand) cancel() *cobra.Command {
 
 func (p *plansCommand) reset() *cobra.Command {
 	return &cobra.Command{
-		Use: "reset ID", Short: "Let a plan that is ERROR go on", Args: one("the id of a plan"),
-		Long: "Let a plan that is ERROR go on: the step that failed starts again. Other plans are refused (exit\ncode 5), as is a plan whose document is broken.",
+		Use: "reset ID", Short: "Resume a plan in ERROR", Args: one("the id of a plan"),
+		Long: "Resume a plan in ERROR: the step that failed starts again. Other plans are refused (exit\ncode 5), as is a plan whose document is broken.",
 		RunE: p.onPlan(func(ctx context.Context, c *connection, id string) error {
 			doc, err := c.plans.Reset(ctx, id)
 			if err != nil {

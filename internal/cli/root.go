@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.opentelemetry.io/otel/trace"
 
@@ -107,7 +108,7 @@ func (a *app) root() *cobra.Command {
 				return usage("%s was read as a flag: write %s, or put -- before it", arg, name)
 			}
 		}
-		return usage("%w; see: %s --help", err, cmd.CommandPath())
+		return usage("%w; see: %s --help", flagError(err), cmd.CommandPath())
 	})
 	f := root.PersistentFlags()
 	f.StringVar(&a.flags.config, "config", "", "configuration file, YAML or JSON")
@@ -164,6 +165,19 @@ func strict(root *cobra.Command) {
 	}
 }
 
+// flagError says what is wrong with the value of a flag as other errors do.
+func flagError(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	f, cause := bad.GetFlag(), bad.Unwrap()
+	if strings.HasPrefix(cause.Error(), "is ") {
+		return fmt.Errorf("--%s %w", f.Name, cause)
+	}
+	return fmt.Errorf("--%s is %q; %w", f.Name, bad.GetValue(), wantedOf(f, cause))
+}
+
 // group is the action of a command that only has others below it.
 func group(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
@@ -202,14 +216,17 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	}
 	if cmd.HasSubCommands() {
 		cmd.SuggestionsMinimumDistance = 2 // typing errors as far off as that
-		text := fmt.Sprintf("%s has no command %q", cmd.CommandPath(), args[0])
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			text += "; did you mean " + strings.Join(near, " or ") + "?"
+		near := ""
+		if some := cmd.SuggestionsFor(args[0]); len(some) > 0 {
+			near = " (did you mean " + strings.Join(some, " or ") + "?)"
 		}
-		return usage("%w; see: %s --help", errors.New(text), cmd.CommandPath())
+		return usage("%s has no command %q%s; see: %s --help", commandName(cmd), args[0], near, cmd.CommandPath())
 	}
-	return usage("%s takes no argument %q; see: %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+	return usage("%s takes no argument %q; see: %s --help", commandName(cmd), args[0], cmd.CommandPath())
 }
+
+// commandName is what an error calls a command: the name of the program precedes the error.
+func commandName(cmd *cobra.Command) string { return cmp.Or(commandPath(cmd), cmd.CommandPath()) }
 
 // oneOrNone wants at most one argument.
 func oneOrNone(what string) cobra.PositionalArgs { return wants(what, cobra.MaximumNArgs(1)) }
@@ -224,7 +241,7 @@ func some(what string) cobra.PositionalArgs { return wants(what, cobra.MinimumNA
 func wants(what string, number cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if number(cmd, args) != nil {
-			return usage("%s requires %s; see: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+			return usage("%s requires %s; see: %s --help", commandName(cmd), what, cmd.CommandPath())
 		}
 		return nil
 	}

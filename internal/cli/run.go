@@ -16,7 +16,7 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1   // it was tried and failed
 	ExitUsage       = 2   // wrong arguments or input; nothing was written for what was wrong
-	ExitNotFound    = 3   // no such task, type, rule, run, flow, plan or token
+	ExitNotFound    = 3   // no such thing; exitCodesHelp lists which
 	ExitUnreachable = 4   // the database does not answer
 	ExitRefused     = 5   // the state of the task or the database forbids it
 	ExitInterrupted = 130 // stopped by a signal before it was done
@@ -26,7 +26,7 @@ const exitCodesHelp = `Exit codes:
   0    done
   1    failed: a task that was waited for failed, or a check did
   2    wrong usage or input, or no database was named
-  3    no such task, type, rule, run, flow, plan or token
+  3    no such task, type, rule, run, flow, stream, node, plan, job, worker or token
   4    the database does not answer
   5    refused: the state of the task, flow or plan, the schema or a permission forbids it
   130  interrupted`

@@ -58,7 +58,7 @@ func TestSendOfAKeyThatExists(t *testing.T) {
 	s.ok("send", "t", "--key", "k", "--args", "3", "--existing", "restart-failed,keep-args", "-o", "json").json(&sent)
 	require.True(t, sent.Created)
 	require.Contains(t, s.ok("task", "show", "t/k").stdout, "arguments  2\n")
-	s.fails(ExitUsage, []string{"KeepArgs needs RestartFailed or RestartSucceeded"}, "send", "t", "--key", "k", "--existing", "keep-args")
+	s.fails(ExitUsage, []string{"existing has keep-args without restart-failed or restart-succeeded"}, "send", "t", "--key", "k", "--existing", "keep-args")
 }
 
 func TestSendAndWaitPrintsTheResult(t *testing.T) {

@@ -39,7 +39,12 @@ func (s *sendFlags) completions(cmd *cobra.Command) {
 
 // read reads the JSON of the flags that have some.
 func (a *app) readSendFlags(s *sendFlags, f *pflag.FlagSet) error {
-	var errs [2]error
+	var errs [4]error
+	for i, pair := range [][2]string{{"in", "at"}, {"expires-in", "expires-at"}} {
+		if f.Changed(pair[0]) && f.Changed(pair[1]) {
+			errs[2+i] = usage("--%s and --%s are both given; want one", pair[0], pair[1])
+		}
+	}
 	if f.Changed("args") {
 		if s.task.Args, errs[0] = a.argument("args", s.args); errs[0] == nil && !json.Valid(s.task.Args) {
 			errs[0] = usage("--args is not JSON: %s", human.OneLine(string(s.task.Args), 80))

@@ -39,8 +39,8 @@ Asynchronous HTTP targets of periodic rules complete their runs at /api/v1/callb
 of the machine. With --no-callbacks it is that of another process.
 
 The first Ctrl-C (or SIGTERM) stops gracefully; see mscheduler work --help for the worker.
-/readyz then answers 503, and with --shutdown-delay serve answers other requests for so long, until
-load balancers send no more of them.
+/readyz then answers 503. With --shutdown-delay, serve keeps answering for this long, so that load
+balancers can remove it.
 
 ` + checkConfigHelp
 

@@ -234,15 +234,21 @@ func setFlag(f *pflag.Flag, s form.Setting) error {
 	if err == nil {
 		return nil
 	}
+	return s.Wrong("is %q; %v", s.Values[0], wantedOf(f, err))
+}
+
+// wantedOf says what values a flag takes, if cause is the error of a parser that does not.
+func wantedOf(f *pflag.Flag, cause error) error {
 	switch f.Value.Type() {
 	case "bool":
-		err = errors.New("want true or false")
+		return errors.New("want true or false")
 	case "int":
-		err = errors.New("want a whole number")
+		return errors.New("want a whole number")
 	case "stringSlice":
-		err = errors.New("want a list, or values separated by commas")
+		return errors.New("want a list, or values separated by commas")
+	default:
+		return cause
 	}
-	return s.Wrong("is %q; %v", s.Values[0], err)
 }
 
 // of are the settings that a command reads, by name.

@@ -262,6 +262,8 @@ func TestCheckConfigFindsAllThatIsWrongWithoutListening(t *testing.T) {
 	s.fails(ExitRefused, []string{"there is no token"}, "serve", "--check-config", "--bind", ":8080", "--completion-url", "https://tasks.example.org")
 	s.fails(ExitUsage, []string{"--completion-url is", "--completion-addr: "}, "work", "--check-config", "--completion-addr", "x", "--completion-url", "ftp://x")
 	s.fails(ExitUsage, []string{"--completion-addr is"}, "work", "--check-config", "--completion-addr", ":1")
+	twice := s.fails(ExitUsage, []string{"--http-allow"}, "work", "--check-config", "--http-allow", "http://x")
+	require.Equal(t, 1, strings.Count(twice.stderr, "http://x"), twice.stderr)
 
 	url, _, _ := s.serving("--no-worker", "--no-engines")
 	r := s.ok("serve", "--check-config", "--bind", strings.TrimPrefix(url, "http://"), "--tls-cert", cert, "--tls-key", key)

@@ -77,7 +77,7 @@ func (a *app) taskList() *cobra.Command {
 	}
 	f.register(cmd.Flags())
 	f.completions(cmd)
-	cmd.Flags().IntVar(&f.limit, "limit", 50, "number of tasks on a page")
+	cmd.Flags().IntVar(&f.limit, "limit", 50, fmt.Sprintf("number of tasks on a page, at most %d", maxListed))
 	cmd.Flags().BoolVar(&f.all, "all", false, "list all tasks instead of one page")
 	cmd.Flags().StringVar(&f.after, "after", "", "list tasks after this id, for the next page")
 	cmd.Flags().StringVar(&f.sort, "sort", "id", "order of the list: id, or -id for descending ids")

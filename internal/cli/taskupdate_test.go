@@ -63,7 +63,7 @@ func TestTaskUpdateRefusesBadInputBeforeItWrites(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "http", "--key", "k", "--args", `{"url":"http://127.0.0.1:1/"}`)
 	s.fails(ExitUsage, []string{"requires a change"}, "task", "update", "http/k")
-	s.fails(ExitUsage, []string{`for "--at" flag`}, "task", "update", "http/k", "--at", "yesterday-ish", "--priority", "9")
+	s.fails(ExitUsage, []string{`--at is "yesterday-ish"; want a time`}, "task", "update", "http/k", "--at", "yesterday-ish", "--priority", "9")
 	s.fails(ExitUsage, []string{"priority"}, "task", "update", "http/k", "--priority", "12")
 	s.fails(ExitUsage, []string{"url"}, "task", "update", "http/k", "--args", `{}`, "--priority", "9")
 	require.JSONEq(t, "5", s.priority("http/k"))

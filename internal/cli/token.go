@@ -24,7 +24,7 @@ const tokenHelp = `Manage access tokens. The REST API checks them; commands with
 
 A token has a role and may be limited to tenants:
   viewer    reads
-  operator  also changes tasks, rules, plans and flows
+  operator  also changes tasks, rules, plans and flows, drains workers, and examines the deployment
   admin     also changes types, pauses and tokens
   worker    only fetches tasks and reports on them
 

@@ -162,6 +162,9 @@ func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 		cfg.ShutdownTimeout = -1 // not at all; 0 would be the consumer's default
 	}
 	allow, err := httpcall.ParseAllow("--http-allow", w.allowHosts)
+	if err != nil {
+		cfg.Callbacks.Allow = nil // or the consumer reports the mistake again
+	}
 	w.reach = httpcall.Reach{AllowLinkLocal: w.allowLinkLocal, Allow: allow, Proxy: http.ProxyFromEnvironment}
 	return cfg, errors.Join(append(errs, err)...)
 }
@@ -210,11 +213,9 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	work := []string{types + " tasks"}
 	names, engines := w.engines(conn)
 	work = append(work, names...)
-	if !w.events {
-		a.say("worker %s runs %s of %s; Ctrl-C stops it gracefully", c.WorkerID(), human.List(work), conn)
-	}
+	a.say("worker %s runs %s of %s; Ctrl-C stops it gracefully", c.WorkerID(), human.List(work), conn)
 	defer context.AfterFunc(ctx, func() {
-		if n := c.Stats().Held; n > 0 && !w.events {
+		if n := c.Stats().Held; n > 0 {
 			a.say("stopping: waiting at most %s for %s; press Ctrl-C again to exit at once", span(w.shutdownTimeout), human.Plural(n, "task", "tasks"))
 		}
 	})()
@@ -225,7 +226,7 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 		})
 	}
 	err = together(ctx, run, append(engines, beside...)...)
-	if err == nil && !w.events {
+	if err == nil {
 		s := c.Stats()
 		a.say("stopped: %s, %d taken over from other workers, %d late results refused", human.Plural(s.Finished, "execution finished", "executions finished"), s.Takeovers, s.Fenced)
 	}

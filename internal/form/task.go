@@ -20,7 +20,7 @@ type Task struct {
 	Creator   *string   `json:"creator,omitzero" doc:"label: the user or service that sent it"`
 	Category  *string   `json:"category,omitzero" doc:"label: group that it belongs to"`
 	Priority  *int      `json:"priority,omitzero" doc:"0 to 9; 9 runs first; defaults to 5"`
-	StartTime *Time     `json:"start_time,omitzero" flag:"at" doc:"start time, such as 2026-01-31T09:00:00Z; defaults to now"`
+	StartTime *Time     `json:"start_time,omitzero" flag:"at" doc:"start time, such as 2026-01-31T09:00:00Z, or a duration from now, such as 5m; defaults to now"`
 	In        *Duration `json:"in,omitzero" doc:"start after this delay, such as 5m"`
 	ExpiresIn *Duration `json:"expires_in,omitzero" doc:"cancel the task if no worker has started it after this delay, such as 1h"`
 	Held      *bool     `json:"held,omitzero" doc:"store it as Wait: no worker runs it until 'task release'"`
@@ -120,6 +120,9 @@ func existingFlags(names []string) (out []model.Existing, err error) {
 		if flag := existingNames[i].flag; flag != 0 {
 			out = append(out, flag)
 		}
+	}
+	if slices.Contains(out, model.KeepArgs) && !slices.Contains(out, model.RestartFailed) && !slices.Contains(out, model.RestartSucceeded) {
+		return nil, input.Invalid("existing", "has keep-args without restart-failed or restart-succeeded")
 	}
 	return out, nil
 }

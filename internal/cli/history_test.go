@@ -85,6 +85,23 @@ func TestWhatEndedIsArchivedAndStillFound(t *testing.T) {
 	s.fails(ExitNotFound, []string{"no such task"}, "task", "show", "t/k0@17")
 }
 
+// docs/operations.md, Delete data.
+func TestATaskIsDeletedByAShortRetentionAndFromTheHistory(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "mail.send", "--key", "ann")
+	s.ok("send", "mail.send", "--key", "bob")
+	s.ok("task", "update", "mail.send/ann", "--retention", "1m")
+	s.ok("task", "cancel", "mail.send/ann", "mail.send/bob")
+	require.Regexp(t, `(?m)^kept until +.* \(in (1m|\d+s)\)$`, s.ok("task", "show", "mail.send/ann").stdout)
+	s.age()
+	s.ok("archive", "run")
+	_, err := database(t, s).Collection("task_history").DeleteMany(t.Context(), bson.M{"task_id": "-/mail.send/ann"})
+	require.NoError(t, err)
+	s.fails(ExitNotFound, []string{"no such task: -/mail.send/ann"}, "task", "show", "mail.send/ann")
+	require.Contains(t, s.ok("task", "list", "--history").stdout, "mail.send/bob@")
+	require.Equal(t, "mail.send/ann  New\n", s.ok("send", "mail.send", "--key", "ann").stdout)
+}
+
 func TestAllListsWhatNeedsManyPages(t *testing.T) {
 	s := newSession(t)
 	const n = 2*allPage + 3

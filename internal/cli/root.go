@@ -68,8 +68,8 @@ Start here:
   mscheduler send http --args '{"url": "https://example.org"}'
   mscheduler task list
 
-Commands use the database that --uri or MSCHEDULER_MONGODB_URI names. Without either, they
-use the dev server of the current directory.
+Commands connect to the database that --uri or MSCHEDULER_MONGODB_URI names, not to the REST
+API. Without either, they use the dev server of the current directory.
 
 ` + exitCodesHelp
 

@@ -179,8 +179,11 @@ func TestPreviewShowsWhatChangesOfClocksDo(t *testing.T) {
 	s.uri = "" // no database is needed
 	args := []string{"periodic", "preview", "--cron", "30 2 * * *", "--timezone", "America/New_York", "--from", "2026-03-07T12:00:00Z", "-n", "2"}
 	out := s.ok(args...).stdout
-	require.Regexp(t, `(?m)^2026-03-08 03:00:00-04:00 +Sun +2026-03-08 07:00:00Z +in 19h +yes +02:30:00 does not exist that day: fires after the gap$`, out)
-	require.Regexp(t, `(?m)^2026-03-09 02:30:00-04:00 +Mon +2026-03-09 06:30:00Z +in 1d 19h +yes +-$`, out)
+	require.Regexp(t, `(?m)^2026-03-08 03:00:00-04:00 +Sun +2026-03-08 07:00:00Z +(in \S.*|\S.* ago) +yes +02:30:00 does not exist that day: fires after the gap$`, out)
+	require.Regexp(t, `(?m)^2026-03-09 02:30:00-04:00 +Mon +2026-03-09 06:30:00Z +(in \S.*|\S.* ago) +yes +-$`, out)
+	args[7] = "2d"
+	require.Regexp(t, `(?m)^LOCAL +UTC +FROM NOW +FIRES +CLOCK CHANGE\n.* in [23]d .*\n.* in [34]d`, s.ok(args...).stdout, "not from there")
+	args[7] = "2026-03-07T12:00:00Z"
 	require.Regexp(t, `(?m)^2026-03-08 .* no +02:30:00 does not exist that day: skipped$`, s.ok(append(args, "--gap", "skip")...).stdout)
 	var v struct {
 		Ticks []struct {

@@ -52,7 +52,7 @@ func (r *rulesCommand) preview() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return r.printTicks(ticks, begin)
+			return r.printTicks(ticks, now)
 		},
 	}
 	cmd.Flags().StringVar(&s.Cron, "cron", "", "cron expression: second minute hour day month weekday; five fields have second 0; @daily; @every 90s")
@@ -64,7 +64,7 @@ func (r *rulesCommand) preview() *cobra.Command {
 	return cmd
 }
 
-func (r *rulesCommand) printTicks(ticks []tickplan.PreviewTick, from time.Time) error {
+func (r *rulesCommand) printTicks(ticks []tickplan.PreviewTick, now time.Time) error {
 	views := make([]view.NextTick, len(ticks))
 	t := newTable("LOCAL", "", "UTC", "FROM NOW", "FIRES", "CLOCK CHANGE")
 	for i, x := range ticks {
@@ -73,7 +73,7 @@ func (r *rulesCommand) printTicks(ticks []tickplan.PreviewTick, from time.Time) 
 		if !x.Fires {
 			fires = "no"
 		}
-		t.add(x.Local.Format(localLayout), x.Local.Format("Mon"), human.Stamp(x.UTC), human.Relative(x.UTC, from), fires, x.Note)
+		t.add(x.Local.Format(localLayout), x.Local.Format("Mon"), human.Stamp(x.UTC), human.Relative(x.UTC, now), fires, x.Note)
 	}
 	return r.resultTable(map[string]any{"ticks": views}, t, "no tick")
 }

@@ -30,11 +30,6 @@ const (
 	perGather = 50
 )
 
-// isOpen says whether an element has not ended.
-func isOpen(letter byte) bool {
-	return letter == flowplan.ElementRuns || letter == flowplan.ElementWaits
-}
-
 // elements sends, releases and cancels the tasks of elements, and ends the tasks of nodes whose
 // elements have ended. Keys and origins name the life of the node, so all of it may be done twice.
 // running gets the tasks whose handlers must hear that they are cancelled.
@@ -78,7 +73,7 @@ func (p planner) spread(ctx context.Context, todos []todo, held map[string]error
 			continue
 		}
 		for k := range do.plan.Items {
-			if !isOpen(st.Elements[k]) {
+			if !flowplan.ElementOpen(st.Elements[k]) {
 				continue
 			}
 			d := flowspec.Element(do.flow, i, k, st.Life, do.plan.Items[k], st.Elements[k] == flowplan.ElementWaits)
@@ -119,7 +114,7 @@ func (p planner) changeElements(ctx context.Context, todos []todo, held map[stri
 			}
 		case do.plan.Do == flowplan.DoAbort && st.Life == do.plan.Life:
 			for k := range len(st.Elements) {
-				if isOpen(st.Elements[k]) {
+				if flowplan.ElementOpen(st.Elements[k]) {
 					id := flowspec.ElementID(do.flow, i, k, st.Life)
 					changes[id] = append(changes[id], do)
 				}
@@ -165,7 +160,7 @@ func (p planner) changeElements(ctx context.Context, todos []todo, held map[stri
 func (p planner) gather(ctx context.Context, f *graph.Flow, i int) error {
 	st := &f.States[i]
 	var ids []string
-	if !strings.ContainsFunc(st.Elements, func(letter rune) bool { return isOpen(byte(letter)) }) {
+	if !strings.ContainsFunc(st.Elements, func(letter rune) bool { return flowplan.ElementOpen(byte(letter)) }) {
 		for k := range len(st.Elements) {
 			ids = append(ids, flowspec.ElementID(f, i, k, st.Life))
 		}

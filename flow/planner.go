@@ -201,7 +201,7 @@ func (p planner) tellLost(ctx context.Context, id string) error {
 			}
 			ids, of = append(ids, taskID(doc, i)), append(of, flowplan.End{Node: i, Life: st.Life})
 			for k := range len(st.Elements) {
-				if isOpen(st.Elements[k]) {
+				if flowplan.ElementOpen(st.Elements[k]) {
 					ids, of = append(ids, flowspec.ElementID(doc, i, k, st.Life)), append(of, flowplan.End{Node: i, Element: k + 1, Life: st.Life})
 				}
 			}

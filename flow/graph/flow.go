@@ -129,7 +129,7 @@ type State struct {
 	Life    int64         `bson:"life,omitempty"`    // how often a person has restarted it
 	Context bson.RawValue `bson:"context,omitempty"` // of a custom join
 	Output  bson.RawValue `bson:"output,omitempty"`  // of a node that asks: the answers
-	// Elements has a letter for each element: w waits for its turn, r may run, s succeeded, e failed.
+	// Elements has a letter for each element: w waits for its turn, r may run, p is Pending, s succeeded, e failed.
 	Elements string    `bson:"elements,omitempty"`
 	DueAt    time.Time `bson:"due_at,omitempty"` // READY, and waits for this time
 	At       time.Time `bson:"at"`               // since when it has the status

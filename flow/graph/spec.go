@@ -61,7 +61,7 @@ type NodeSpec struct {
 	Each *Each `bson:"each,omitempty"`
 
 	Join      Join          `bson:"join,omitempty"`
-	OnFailure Policy        `bson:"on_failure,omitempty"` // "" = suspend
+	OnFailure Policy        `bson:"on_failure,omitempty"` // "" = suspend; a Pending task has not failed yet
 	Priority  *int          `bson:"priority,omitempty"`   // nil = 5
 	Options   model.Options `bson:"options,omitempty"`
 }

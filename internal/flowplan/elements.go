@@ -7,6 +7,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // The letters of [graph.State.Elements].
@@ -15,7 +16,14 @@ const (
 	ElementRuns      = 'r'
 	ElementSucceeded = 's'
 	ElementFailed    = 'e'
+	ElementPending   = 'p' // its task waits for a person
 )
+
+// openLetters are the letters of elements that have not ended.
+const openLetters = string(ElementRuns) + string(ElementWaits) + string(ElementPending)
+
+// ElementOpen says whether the element with that letter has not ended.
+func ElementOpen(letter byte) bool { return strings.IndexByte(openLetters, letter) >= 0 }
 
 // startElements lets the elements of a node start, as many as may run at once.
 func (s *step) startElements(i int, do graph.Action) {
@@ -44,6 +52,8 @@ func elementWaits(f *graph.Flow, e End) bool {
 	switch st.Elements[e.Element-1] {
 	case ElementWaits, ElementRuns:
 		return true
+	case ElementPending:
+		return e.Status != model.StatusPending
 	case ElementFailed: // a person has had it run again
 		return succeeded(e.Status)
 	default:
@@ -58,13 +68,18 @@ func (s *step) element(e End) {
 		letters = []byte(s.States[e.Node].Elements)
 		s.letters[e.Node] = letters
 	}
-	letters[e.Element-1] = ElementFailed
-	if succeeded(e.Status) {
+	switch {
+	case succeeded(e.Status):
 		letters[e.Element-1] = ElementSucceeded
+	case e.Status == model.StatusPending:
+		letters[e.Element-1] = ElementPending
+	default:
+		letters[e.Element-1] = ElementFailed
 	}
 }
 
-// advance goes on with the nodes of which elements have ended: others may run, or all have ended.
+// advance goes on with the nodes of which elements have ended: others may run, only a person can end
+// the rest, or all have ended.
 func (s *step) advance() {
 	for i := range s.Nodes {
 		letters := s.letters[i]
@@ -85,9 +100,18 @@ func (s *step) advance() {
 		case len(more) > 0:
 			s.plan(i, DoElements)
 			s.Planned[s.plans[i]].Elements = more
+		case !s.Closed && elementsAsk(&s.States[i]):
+			s.States[i].Own = true
+			s.set(i, graph.NodePending, fmt.Sprintf("%d of its %d elements are Pending, the first is element %d",
+				bytes.Count(letters, []byte{ElementPending}), len(letters), bytes.IndexByte(letters, ElementPending)))
 		}
 	}
 	clear(s.letters)
+}
+
+// elementsAsk says whether of the elements of a node only those are open whose tasks wait for a person.
+func elementsAsk(st *graph.State) bool {
+	return strings.IndexByte(st.Elements, ElementPending) >= 0 && !strings.ContainsAny(st.Elements, string(ElementRuns)+string(ElementWaits))
 }
 
 // Gathers says whether the task of a node with elements is to end: all of them have ended, or one has
@@ -95,12 +119,12 @@ func (s *step) advance() {
 func Gathers(f *graph.Flow, i int) bool {
 	st := &f.States[i]
 	failed := strings.IndexByte(st.Elements, ElementFailed) >= 0
-	open := strings.ContainsAny(st.Elements, string(ElementRuns)+string(ElementWaits))
+	open := strings.ContainsAny(st.Elements, openLetters)
 	switch st.Status { //nolint:exhaustive // in the others nothing is expected of it
 	case graph.NodeReady:
 		return !open || failed && f.Nodes[i].OnFailure == graph.End && !f.Closed
-	case graph.NodePending: // a person has had the last that failed run again
-		return st.Own && !open && !failed
+	case graph.NodePending: // a person has decided about the last, or had one that failed run again
+		return st.Own && !open
 	default:
 		return false
 	}
@@ -112,6 +136,9 @@ func elementsNow(st *graph.State) string {
 	out := fmt.Sprintf("%d of its %d elements have ended", n(ElementSucceeded)+n(ElementFailed), len(st.Elements))
 	if failed := n(ElementFailed); failed > 0 {
 		out += fmt.Sprintf(", %d of them failed", failed)
+	}
+	if pending := n(ElementPending); pending > 0 {
+		out += fmt.Sprintf("; %d are Pending", pending)
 	}
 	return out + fmt.Sprintf("; %d may run now.", n(ElementRuns))
 }

@@ -128,3 +128,58 @@ func TestTheOtherElementsOfANodeThatEndsTheFlowAreCancelled(t *testing.T) {
 	require.Equal(t, graph.StatusFinish, f.Status)
 	require.Equal(t, DoAbort, plans(f)[1])
 }
+
+// The others go on. When only a person can end the rest, the node is PENDING, whatever its policy.
+func TestAnElementWhoseTaskIsPendingKeepsItsNodeOpen(t *testing.T) {
+	for _, policy := range []graph.Policy{graph.Suspend, graph.Continue, graph.End} {
+		in := itemsOf(t, []int{1, 2, 3, 4})
+		f := ended(t, eachOf(policy), in, model.StatusSuccess, 0)
+		f = elements(t, f, model.StatusPending, 1)
+		require.Equal(t, "rprw", f.States[1].Elements, "it takes no turn from the others")
+		require.Equal(t, []string{"0 of its 4 elements have ended; 1 are Pending; 2 may run now."}, Explain(f, 1))
+		f = elements(t, f, model.StatusPending, 2)
+		require.Equal(t, "rppr", f.States[1].Elements)
+		require.Equal(t, graph.NodeReady, f.States[1].Status)
+		f = elements(t, f, model.StatusSuccess, 0, 3)
+		require.Equal(t, graph.NodePending, f.States[1].Status)
+		require.Equal(t, "2 of its 4 elements are Pending, the first is element 1", f.States[1].Reason)
+		require.Equal(t, map[int]graph.Action{1: DoAlert, 2: DoAlert}, plans(f))
+		require.Contains(t, Explain(f, 1), "Resolve or retry the tasks of these elements, or decide about the node.")
+		require.Same(t, f, elements(t, f, model.StatusPending, 1), "it is told twice")
+
+		f = elements(t, f, model.StatusManuallyProcessed, 1)
+		require.Equal(t, "1 of its 4 elements are Pending, the first is element 2", f.States[1].Reason)
+		require.Equal(t, map[int]graph.Action{}, plans(f))
+
+		good := elements(t, f, model.StatusSuccess, 2) // a person had it run again
+		require.Equal(t, map[int]graph.Action{1: DoGather}, plans(good))
+		good = ended(t, good, in, model.StatusSuccess, 1)
+		require.Equal(t, graph.NodeReady, good.States[2].Status)
+
+		bad := elements(t, f, model.StatusCancelled, 2) // or gave it up
+		require.Equal(t, "sses", bad.States[1].Elements)
+		require.Equal(t, map[int]graph.Action{1: DoGather}, plans(bad))
+		bad = ended(t, bad, in, model.StatusFailure, 1)
+		require.Equal(t, map[graph.Policy]graph.NodeStatus{graph.Suspend: graph.NodePending, graph.Continue: graph.NodeError, graph.End: graph.NodeError}[policy], bad.States[1].Status)
+	}
+}
+
+func TestAPendingElementOfAFlowThatEndsIsCancelled(t *testing.T) {
+	in := itemsOf(t, []int{1, 2, 3})
+	f := ended(t, eachOf(graph.End), in, model.StatusSuccess, 0)
+	f = elements(t, f, model.StatusPending, 0)
+	f.Planned = nil
+	closed, err := Cancel(f, "", in, time.UnixMilli(3_000_000))
+	require.NoError(t, err)
+	closed = elements(t, closed, model.StatusPending, 1) // before its cancel arrived
+	closed = elements(t, closed, model.StatusCancelled, 2)
+	require.Equal(t, "ppe", closed.States[1].Elements)
+	require.Equal(t, graph.NodeReady, closed.States[1].Status, "they are cancelled")
+	closed = elements(t, closed, model.StatusCancelled, 0, 1)
+	require.Equal(t, map[int]graph.Action{1: DoGather}, plans(closed))
+
+	f = elements(t, f, model.StatusFailure, 1) // which ends the flow
+	require.Equal(t, map[int]graph.Action{1: DoGather}, plans(f))
+	f = ended(t, f, in, model.StatusFailure, 1)
+	require.Equal(t, DoAbort, plans(f)[1])
+}

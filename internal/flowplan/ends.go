@@ -32,9 +32,12 @@ func Ended(f *graph.Flow, ends []End, in *Inputs, now time.Time) (*graph.Flow, e
 			return !elementWaits(f, e)
 		}
 		st := &f.States[e.Node]
-		again := succeeded(e.Status)
-		if v := &f.Nodes[e.Node]; v.Flow != nil || v.Each != nil { // what the node started may also end in another way
-			again = again || e.Status != model.StatusCancelled && clip(f, failed(f, e)) != st.Reason
+		again, news := succeeded(e.Status), clip(f, failed(f, e)) != st.Reason
+		switch v := &f.Nodes[e.Node]; {
+		case v.Flow != nil || v.Each != nil: // what the node started may also end in another way
+			again = again || e.Status != model.StatusCancelled && news
+		case taskAsks(st): // a person had the task run again, or changed it
+			again = again || news
 		}
 		waits := st.Status == graph.NodeReady || st.Status == graph.NodePending && st.Own && again
 		return !waits || st.Life != e.Life
@@ -65,13 +68,13 @@ func succeeded(status model.Status) bool {
 
 func (s *step) end(e End) {
 	v := &s.Nodes[e.Node]
-	if v.Each != nil && strings.ContainsAny(s.States[e.Node].Elements, string(ElementRuns)+string(ElementWaits)) {
+	if v.Each != nil && strings.ContainsAny(s.States[e.Node].Elements, openLetters) {
 		defer s.plan(e.Node, DoAbort) // the node is over: its other elements are cancelled
 	}
 	switch {
 	case succeeded(e.Status):
 		s.settle(e.Node, graph.NodeSuccess, "")
-	case v.Flow != nil && e.Status == model.StatusPending && !s.Closed: // a person must look into it
+	case e.Status == model.StatusPending && !s.Closed: // a person decides, whatever the policy of the node
 		s.States[e.Node].Own = true
 		s.set(e.Node, graph.NodePending, failed(s.Flow, e))
 	case s.Closed || v.OnFailure == graph.Continue:
@@ -85,10 +88,22 @@ func (s *step) end(e End) {
 	}
 }
 
+// taskPending begins the reason of a node whose task is Pending.
+const taskPending = "its task is Pending"
+
+// taskAsks says whether a node is PENDING because a person must decide about its task.
+func taskAsks(st *graph.State) bool {
+	return st.Status == graph.NodePending && st.Own && strings.HasPrefix(st.Reason, taskPending)
+}
+
 func failed(f *graph.Flow, e End) string {
 	switch {
 	case !flowspec.HasTask(&f.Nodes[e.Node]), (f.Nodes[e.Node].Flow != nil || f.Nodes[e.Node].Each != nil) && e.ErrorInfo != "":
 		return e.ErrorInfo
+	case e.Status == model.StatusPending && e.ErrorInfo == "":
+		return taskPending
+	case e.Status == model.StatusPending:
+		return taskPending + ": " + e.ErrorInfo
 	case e.ErrorInfo == "":
 		return "its task ended as " + string(e.Status)
 	}

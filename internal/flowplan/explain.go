@@ -35,6 +35,12 @@ func Explain(f *graph.Flow, node int) []string {
 		if st.Own && v.Ask != nil {
 			return append(out, asked(v.Ask)...)
 		}
+		switch {
+		case taskAsks(st):
+			out = append(out, "Resolve or retry its task, or decide about the node.")
+		case st.Own && elementsAsk(st):
+			out = append(out, "Resolve or retry the tasks of these elements, or decide about the node.")
+		}
 		if st.Own {
 			return append(out, "Resolve it as SUCCESS or ERROR, or retry from it.")
 		}

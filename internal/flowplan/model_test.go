@@ -255,9 +255,13 @@ func (l *live) goOn() bool {
 			if e.Status = model.StatusSuccess; strings.ContainsRune(st.Elements, ElementFailed) {
 				e.Status = model.StatusFailure
 			}
+		} else if !l.closed && l.r.IntN(10) == 0 {
+			e.Status = model.StatusPending
 		}
 		ends = append(ends, e)
 		switch {
+		case e.Status == model.StatusPending:
+			l.said[i] = graph.NodePending
 		case e.Status.Succeeded():
 			l.said[i] = graph.NodeSuccess
 		case l.closed || v.OnFailure == graph.Continue:
@@ -325,11 +329,28 @@ func (l *live) person() {
 	case l.r.IntN(2*len(l.is)) == 0 && l.f.Status != graph.StatusFinish && !l.closed:
 		l.close(l.is)
 		l.decide(func(in *Inputs) (*graph.Flow, error) { return Cancel(l.f, "", in, l.now) })
+	case taskAsks(&l.f.States[i]) && l.f.Status != graph.StatusFinish && l.r.IntN(2) == 0:
+		l.again(i)
 	case l.is[i] == graph.NodePending && l.f.Status != graph.StatusFinish:
 		l.resolve(i, []graph.NodeStatus{graph.NodeSuccess, graph.NodeError}[l.r.IntN(2)])
 	case l.is[i] != graph.NodeWait && l.r.IntN(len(l.is)) == 0:
 		l.retry(i)
 	}
+}
+
+// again is the end of a task that was Pending, and that a person has had run again.
+func (l *live) again(i int) {
+	e := End{Node: i, Life: l.f.States[i].Life, Status: l.fate()}
+	switch policy := l.f.Nodes[i].OnFailure; {
+	case e.Status.Succeeded():
+		l.said[i] = graph.NodeSuccess
+	case policy == graph.Continue:
+		l.said[i] = graph.NodeError
+	case policy == graph.End:
+		l.said[i] = graph.NodeError
+		l.close(l.is)
+	}
+	l.decide(func(in *Inputs) (*graph.Flow, error) { return Ended(l.f, []End{e}, in, l.now) })
 }
 
 func (l *live) resolve(i int, status graph.NodeStatus) {

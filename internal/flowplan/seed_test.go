@@ -44,6 +44,7 @@ var streamLines = []int{
 //	start a               a worker claims the task of the node
 //	succeed a b [output=JSON], fail a b    the tasks end, for good, and the flow learns of all ends together
 //	error a               an execution ends with an error; the task may have retries left
+//	task-resolve a, task-retry a, task-cancel a    a person decides about the task, and the flow learns of its end
 //	again a               the flow learns of the end of the task once more
 //	resolve a SUCCESS|ERROR, cancel, explain a
 //	saved a               what the custom join of the node has saved
@@ -107,7 +108,7 @@ func (s *seeded) begin(c scenario.Command) string {
 
 // specOf reads the nodes of a flow, each on a line:
 //
-//	ID [after=a,b] [join=all_ended|at_least:2|these:a,b|custom:NAME] [context=JSON] [fail=continue|end|suspend]
+//	ID [after=a,b] [join=all_ended|at_least:2|these:a,b|custom:NAME] [context=JSON] [fail=continue|end|suspend] [manual]
 //	   [type=T] [args=JSON] [errors=N] [when.PARENT=JSON]
 func specOf(c scenario.Command) (spec graph.Spec) {
 	for line := range strings.Lines(c.Input()) {
@@ -135,6 +136,9 @@ func specOf(c scenario.Command) (spec graph.Spec) {
 				n.Args = json.RawMessage(value)
 			case "fail":
 				n.OnFailure = graph.Policy(value)
+			case "manual":
+				manual := true
+				n.Options.NeedManual = &manual
 			case "type":
 				n.Type = value
 			case "errors":
@@ -188,7 +192,7 @@ func (s *seeded) run(c scenario.Command) string {
 		return err.Error()
 	}
 	planned := after.Planned
-	if after == input && c.Name() != "start" {
+	if after == input && c.Name() != "start" && c.Name() != "task-retry" {
 		return "unchanged"
 	}
 	s.flow = after
@@ -207,6 +211,8 @@ func (s *seeded) decide(c scenario.Command) (*graph.Flow, error) {
 		return s.flow, nil
 	case "succeed", "fail", "error":
 		return s.end(c)
+	case "task-resolve", "task-retry", "task-cancel":
+		return s.decideTask(c)
 	case "again":
 		i := s.place(c, c.Word(0))
 		return Ended(s.flow, []End{endOf(i, s.tasks[c.Word(0)])}, s.inputs(), s.now)
@@ -263,6 +269,20 @@ func (s *seeded) end(c scenario.Command) (*graph.Flow, error) {
 		}
 	}
 	return Ended(s.flow, ends, s.inputs(), s.now)
+}
+
+// decideTask is what a person does with the task of a node.
+func (s *seeded) decideTask(c scenario.Command) (*graph.Flow, error) {
+	id := c.Word(0)
+	do := map[string]func(*model.Task, string, lifecycle.Effective, time.Time) (*model.Task, error){
+		"task-resolve": lifecycle.Resolve, "task-retry": lifecycle.RetryNow, "task-cancel": lifecycle.Cancel,
+	}[c.Name()]
+	t, err := do(s.tasks[id], "by hand", lifecycle.EffectiveOf(s.tasks[id], model.Options{}), s.now)
+	require.NoError(c.T, err, c.Pos())
+	if s.tasks[id] = t; !t.Status.Ended() {
+		return s.flow, nil
+	}
+	return Ended(s.flow, []End{endOf(s.place(c, id), t)}, s.inputs(), s.now)
 }
 
 func endOf(i int, t *model.Task) End {

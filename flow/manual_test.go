@@ -1,0 +1,78 @@
+package flow_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// manual has the tasks of a node wait for a person when they fail.
+func manual(policy graph.Policy) func(n *graph.NodeSpec) {
+	return func(n *graph.NodeSpec) {
+		yes := true
+		n.Options.NeedManual, n.OnFailure = &yes, policy
+	}
+}
+
+func (w *world) producer() *producer.Producer {
+	prod, err := producer.New(producer.Config{Database: w.db})
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { require.NoError(w.t, prod.Close(context.Background())) })
+	return prod
+}
+
+// Whatever the policy of its node, a Pending task waits for a person, who resolves it, has it run again or
+// gives it up.
+func TestAPendingTaskKeepsItsNodePendingUntilAPersonDecidesAboutIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	prod := w.producer()
+	for _, policy := range []graph.Policy{graph.Suspend, graph.Continue, graph.End} {
+		begin := func(what string) (id, task string) {
+			key := string(policy) + what
+			w.breaks(key, "a", true)
+			a, b := node("a"), node("b", "a")
+			manual(policy)(&a)
+			b.Join.Strategy = graph.AllEnded
+			f := w.start(graph.Spec{Key: key, Nodes: []graph.NodeSpec{a, b}})
+			require.Equal(t, "node a: its task is Pending: it is broken", w.becomes(f.ID, graph.StatusPending).Reason)
+			require.Equal(t, map[string]string{"a": "PENDING", "b": "PENDING"}, w.nodes(f.ID))
+			w.breaks(key, "a", false)
+			return f.ID, "-/add/flow:" + key + ":a"
+		}
+		id, task := begin("resolved")
+		_, err := prod.Resolve(t.Context(), task, "by hand")
+		require.NoError(t, err)
+		w.becomes(id, graph.StatusFinish)
+		require.Equal(t, map[string]string{"a": "SUCCESS", "b": "SUCCESS"}, w.nodes(id))
+
+		id, task = begin("retried")
+		_, err = prod.Retry(t.Context(), task, "")
+		require.NoError(t, err)
+		w.becomes(id, graph.StatusFinish)
+		require.Equal(t, map[string]string{"a": "SUCCESS", "b": "SUCCESS"}, w.nodes(id))
+	}
+}
+
+func TestAPendingElementKeepsItsNodePendingUntilAPersonDecidesAboutIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	prod := w.producer()
+	for _, policy := range []graph.Policy{graph.Suspend, graph.Continue, graph.End} {
+		key := string(policy)
+		w.breaks(key, "each/1", true)
+		f := w.start(fanned(key, []int{1, 2, 3}, graph.Each{Limit: 1}, manual(policy)))
+		require.Equal(t, "node each: 1 of its 3 elements are Pending, the first is element 1", w.becomes(f.ID, graph.StatusPending).Reason)
+		w.breaks(key, "each/1", false)
+		_, err := prod.Retry(t.Context(), model.TaskID("", "add", "flow:"+key+":each/1"), "")
+		require.NoError(t, err)
+		w.becomes(f.ID, graph.StatusFinish)
+		require.Equal(t, map[string]string{"a": "SUCCESS", "each": "SUCCESS", "after": "SUCCESS"}, w.nodes(f.ID))
+		require.JSONEq(t, `[{"sum":101,"text":""},{"sum":102,"text":""},{"sum":103,"text":""}]`, w.outputJSON(f.ID, "each"))
+	}
+}

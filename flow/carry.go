@@ -169,26 +169,41 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 	if !ofNode(t, do.flow, do.place()) || t.Origin.Generation > do.plan.Life {
 		return t
 	}
-	now, typ := do.now, p.types.Options(t.Type)
 	switch {
 	case do.plan.Do == flowplan.DoAbort && t.Type == flowspec.NodeType && do.flow.States[do.place()].Status == graph.NodeReady:
 		return t // it ends when its flow or its elements have, which are cancelled
 	case do.plan.Do == flowplan.DoAbort:
-		after, err := lifecycle.Cancel(t, "cancelled by its flow", lifecycle.EffectiveOf(t, typ), now)
-		if err != nil {
-			return t // it has ended
-		}
-		return after
+		return p.abort(t, do)
 	case do.plan.Do == flowplan.DoReset, t.Origin.Generation < do.plan.Life:
 		return t
 	case t.Status.Ended() && t.FinishedAt.Sub(do.flow.States[do.place()].At) > late:
 		return t // it has run since: this process was frozen
 	case t.Status.Ended(): // while its node waited: the flow knew nothing to do with the end
-		return lifecycle.TellAgain(t, now)
+		return lifecycle.TellAgain(t, do.now)
 	case t.Status != model.StatusWait, t.Type == flowspec.NodeType: // which waits for the engine
 		return t
 	}
 	return p.released(t, do)
+}
+
+// abort ends a task that its node does not need any more. A Pending task ends as its node was resolved by
+// a person. It stays as it is while its node is PENDING: that waits for a person also when the flow is over.
+func (p planner) abort(t *model.Task, do todo) *model.Task {
+	eff, st := lifecycle.EffectiveOf(t, p.types.Options(t.Type)), &do.flow.States[do.place()]
+	end, remark := lifecycle.Abort, "cancelled by its flow"
+	if t.Status == model.StatusPending {
+		switch {
+		case st.Status == graph.NodePending:
+			return t
+		case do.plan.Resolved:
+			end, remark = lifecycle.Resolve, cmp.Or(st.Reason, "its node was resolved")
+		}
+	}
+	after, err := end(t, remark, eff, do.now)
+	if err != nil {
+		return t // it has ended
+	}
+	return after
 }
 
 // ofNode says whether the task is that of a node of the flow.

@@ -105,10 +105,10 @@ func (p planner) cancelChild(ctx context.Context, do todo, life int64) error {
 		return err
 	}
 	err = p.store.Tasks.ChangeUnlessHeld(ctx, taskID(do.flow, do.plan.Node), func(t *model.Task) (*model.Task, error) {
-		if !ofNode(t, do.flow, do.place()) || t.Origin.Generation > life || t.Status.Ended() {
+		if !ofNode(t, do.flow, do.place()) || t.Origin.Generation > life {
 			return t, nil
 		}
-		return lifecycle.Cancel(t, "cancelled by its flow", lifecycle.EffectiveOf(t, p.types.Options(t.Type)), p.store.Clock.Now())
+		return p.abort(t, do), nil
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

@@ -124,19 +124,14 @@ func (p planner) changeElements(ctx context.Context, todos []todo, held map[stri
 	stuck, err := decision.ChangeTasks(ctx, p.store, "carrying out decisions about elements", slices.Collect(maps.Keys(changes)), func(t *model.Task) *model.Task {
 		after := t
 		for _, do := range changes[t.ID] {
-			eff := lifecycle.EffectiveOf(after, p.types.Options(t.Type))
-			var next *model.Task
-			var err error
 			switch {
-			case !ofNode(t, do.flow, do.place()) || after.Status.Ended():
-				continue
+			case !ofNode(t, do.flow, do.place()):
 			case do.plan.Do == flowplan.DoAbort:
-				next, err = lifecycle.Cancel(after, "cancelled by its flow", eff, do.now)
+				after = p.abort(after, do)
 			default:
-				next, err = lifecycle.Release(after, eff, do.now)
-			}
-			if err == nil {
-				after = next
+				if released, err := lifecycle.Release(after, lifecycle.EffectiveOf(after, p.types.Options(t.Type)), do.now); err == nil {
+					after = released
+				}
 			}
 		}
 		if after != t {

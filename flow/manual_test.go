@@ -3,10 +3,12 @@ package flow_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -74,5 +76,62 @@ func TestAPendingElementKeepsItsNodePendingUntilAPersonDecidesAboutIt(t *testing
 		w.becomes(f.ID, graph.StatusFinish)
 		require.Equal(t, map[string]string{"a": "SUCCESS", "each": "SUCCESS", "after": "SUCCESS"}, w.nodes(f.ID))
 		require.JSONEq(t, `[{"sum":101,"text":""},{"sum":102,"text":""},{"sum":103,"text":""}]`, w.outputJSON(f.ID, "each"))
+	}
+}
+
+// ends waits until a task has the status, and returns its remark. It can move to the history then, and
+// nobody is asked any more.
+func (w *world) ends(prod *producer.Producer, id string, want model.Status) string {
+	w.t.Helper()
+	var task *model.Task
+	require.Eventually(w.t, func() bool {
+		var err error
+		task, err = prod.Get(w.t.Context(), id)
+		return err == nil && task.Status == want
+	}, testdb.Patience, 10*time.Millisecond, "the task %s does not become %s", id, want)
+	require.NotZero(w.t, task.ArchiveAt)
+	return task.Remark
+}
+
+func TestThePendingTasksOfANodeEndWithIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	prod := w.producer()
+	for key, c := range map[string]struct {
+		decide func(id, node string) (*graph.Flow, error)
+		task   model.Status
+		remark string
+		nodes  map[string]string
+	}{
+		"success": {func(id, node string) (*graph.Flow, error) {
+			return w.flows.Resolve(t.Context(), id, node, graph.NodeSuccess, "by hand")
+		}, model.StatusManuallyProcessed, "by hand", map[string]string{"a": "SUCCESS", "b": "SUCCESS"}},
+		"error": {func(id, node string) (*graph.Flow, error) {
+			return w.flows.Resolve(t.Context(), id, node, graph.NodeError, "")
+		}, model.StatusManuallyProcessed, "its node was resolved", map[string]string{"a": "ERROR", "b": "SUCCESS"}},
+		"cancel": {func(id, _ string) (*graph.Flow, error) {
+			return w.flows.Cancel(t.Context(), id, "no longer wanted")
+		}, model.StatusCancelled, "cancelled by its flow", map[string]string{"a": "ERROR", "b": "SKIPPED"}},
+	} {
+		w.breaks(key, "a", true)
+		a, b := node("a"), node("b", "a")
+		manual(graph.Continue)(&a)
+		b.Join.Strategy = graph.AllEnded
+		f := w.start(graph.Spec{Key: key, Nodes: []graph.NodeSpec{a, b}})
+		w.becomes(f.ID, graph.StatusPending)
+		_, err := c.decide(f.ID, "a")
+		require.NoError(t, err)
+		require.Equal(t, c.remark, w.ends(prod, "-/add/flow:"+key+":a", c.task))
+		w.becomes(f.ID, graph.StatusFinish)
+		require.Equal(t, c.nodes, w.nodes(f.ID))
+
+		key = "each-" + key
+		w.breaks(key, "each/1", true)
+		f = w.start(fanned(key, []int{1, 2, 3}, graph.Each{}, manual(graph.Continue)))
+		w.becomes(f.ID, graph.StatusPending)
+		_, err = c.decide(f.ID, "each")
+		require.NoError(t, err)
+		require.Equal(t, c.remark, w.ends(prod, "-/add/flow:"+key+":each/1", c.task))
+		w.ends(prod, "-/mscheduler.node/flow:"+key+":each", model.StatusCancelled)
 	}
 }

@@ -27,8 +27,8 @@ const (
 // the most important effect: the end of the task comes first, then a new life, then a claim,
 // then the lapse that made the claim possible.
 //
-// A life may have two ended events: Success follows Completed when the callback is delivered,
-// and ManuallyProcessed follows Pending.
+// A life may have two ended events: Success follows Completed when the callback is delivered, and
+// ManuallyProcessed follows Pending. So does Cancelled if the task's flow or plan ends.
 type TaskEvent struct {
 	Kind   EventKind `json:"kind"`
 	TaskID string    `json:"task_id"`

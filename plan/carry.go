@@ -168,12 +168,12 @@ func (p planner) cancel(ctx context.Context, cancels map[string]cancel, held map
 	now := p.store.Clock.Now()
 	running := map[string]bool{}
 	stuck, err := decision.ChangeTasks(ctx, p.store, "cancelling steps of plans", ids, func(t *model.Task) *model.Task {
-		if ofPlan(t) != cancels[t.ID].plan || t.Status.Ended() {
+		if ofPlan(t) != cancels[t.ID].plan {
 			return t
 		}
-		after, err := lifecycle.Cancel(t, cmp.Or(cancels[t.ID].remark, "cancelled with its plan"), lifecycle.EffectiveOf(t, p.types.Options(t.Type)), now)
+		after, err := lifecycle.Abort(t, cmp.Or(cancels[t.ID].remark, "cancelled with its plan"), lifecycle.EffectiveOf(t, p.types.Options(t.Type)), now)
 		if err != nil {
-			return t
+			return t // it has ended
 		}
 		running[t.ID] = lifecycle.OpenExecutions(after) > 0
 		return after

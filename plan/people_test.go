@@ -166,3 +166,37 @@ func TestAStepThatEndsAfterItsPlanIsCancelledCountsAsItEnded(t *testing.T) {
 		require.Equal(t, end.state, over.LastState)
 	}
 }
+
+// The task of its step waits for a person, who cancels the plan instead.
+func TestAPlanThatIsCancelledEndsThePendingTaskOfItsStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	prod, err := producer.New(producer.Config{Database: w.db})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, prod.Close(context.Background())) }()
+	w.fails = func(repeat.Args[string], int) error { return consumer.Fatal(errors.New("no data")) }
+	p := w.publish(every("p", 2, func(s *repeat.Spec) {
+		manual := true
+		s.Options.NeedManual = &manual
+	}))
+	w.drain(mstest.SkipTime())
+	id := model.TaskID("", "report", "p@1")
+	task, err := prod.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, model.StatusPending, task.Status)
+	require.Empty(t, task.Outbox, "its end is known")
+	_, err = w.plans.Cancel(t.Context(), p.ID, "no longer wanted")
+	require.NoError(t, err)
+	task, err = prod.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, model.StatusCancelled, task.Status)
+	require.Equal(t, "no longer wanted", task.Remark)
+	require.NotZero(t, task.ArchiveAt, "it moves to the history")
+	w.drain(mstest.SkipTime())
+	over := w.get(p.ID)
+	require.Equal(t, repeat.StatusCancelled, over.Status)
+	require.NotZero(t, over.EndedAt)
+	require.Equal(t, repeat.StateCancelled, over.LastState)
+	require.Zero(t, over.RealRepet)
+	require.Equal(t, []string{"1.0 ERROR no data"}, w.results(p.ID))
+}

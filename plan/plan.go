@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -408,7 +409,7 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 			}
 			t, there := lives[stepplan.TaskID(doc, doc.Step)]
 			unsent := !there && len(others) > 0 && stepplan.Check(doc) == nil
-			open = unsent || there && (t == nil || !t.Status.Ended() || endPending(t))
+			open = unsent || there && (t == nil || !lifecycle.Archivable(t.Status) || endPending(t))
 		}
 		return stepplan.Cancel(doc, remark, open, now), nil
 	})

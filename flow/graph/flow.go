@@ -144,7 +144,9 @@ type Planned struct {
 	// Task is inserted unless it exists.
 	Task *model.Task `bson:"task,omitempty"`
 	Life int64       `bson:"life,omitempty"` // of the node, when it was decided
-	Tell string      `bson:"tell,omitempty"` // the error_info of a callback that is sent; of Over "" for none
+	// Resolved says of an abort that a person has resolved the node: a Pending task is ManuallyProcessed by that.
+	Resolved bool   `bson:"resolved,omitempty"`
+	Tell     string `bson:"tell,omitempty"` // the error_info of a callback that is sent; of Over "" for none
 
 	Args bson.RawValue `bson:"-"` // of a release or restart, where the node refers to outputs; never stored
 	// Elements are those that may run now, by their places.

@@ -50,6 +50,7 @@ func resolve(f *graph.Flow, node int, status graph.NodeStatus, values any, remar
 	}
 	s.settle(node, status, remark)
 	s.plan(node, DoAbort) // its task may still wait
+	s.Planned[s.plans[node]].Resolved = true
 	return s.finish()
 }
 

@@ -36,6 +36,18 @@ func Cancel(t *model.Task, remark string, eff Effective, now time.Time) (*model.
 	return c, nil
 }
 
+// Abort is [Cancel] for what has made the task, such as a flow, and does not need it any more. It also
+// ends a Pending task, about which nobody need decide then.
+func Abort(t *model.Task, remark string, eff Effective, now time.Time) (*model.Task, error) {
+	if t.Status != model.StatusPending {
+		return Cancel(t, remark, eff, now)
+	}
+	c := next(t, now)
+	requestCancel(c, remark, eff, now)
+	end(c, model.StatusCancelled, eff, now)
+	return c, nil
+}
+
 // requestCancel marks the task and ends what has no handler that could end it.
 func requestCancel(t *model.Task, remark string, eff Effective, now time.Time) {
 	t.CancelRequestedAt = now

@@ -28,7 +28,7 @@ import (
 //	ping w           extends the lease of w's execution
 //	finish w ok [result=] [quiet] | error | fatal | panic | timeout | snooze 5s | retry-after 5s | release | unstarted | cancel | undecodable
 //	deliver ok|failed   the callback's delivery has ended; carried-out: the outbox is empty
-//	park w 1h [quiet]        expire, leave, cancel, retry, resolve, release, repair
+//	park w 1h [quiet]        expire, leave, cancel, abort, retry, resolve, release, repair
 //	step w name      w's execution saves a step, as the store does; retry-from name
 //	local w          a retry inside w's execution begins
 //	steps w          the names of the steps that w need not do again
@@ -163,6 +163,8 @@ func (s *story) rule(a scenarioCommand) (*model.Task, error) {
 		return RetryNow(t, a.Value("remark"), s.person(), now)
 	case "resolve":
 		return Resolve(t, a.Value("remark"), s.person(), now)
+	case "abort":
+		return Abort(t, a.Value("remark"), s.person(), now)
 	case "release":
 		return Release(t, s.person(), now)
 	case "update":

@@ -186,24 +186,9 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 	return p.released(t, do)
 }
 
-// abort ends a task that its node does not need any more. A Pending task ends as its node was resolved by
-// a person. It stays as it is while its node is PENDING: that waits for a person also when the flow is over.
+// abort ends a task that its node does not need any more.
 func (p planner) abort(t *model.Task, do todo) *model.Task {
-	eff, st := lifecycle.EffectiveOf(t, p.types.Options(t.Type)), &do.flow.States[do.place()]
-	end, remark := lifecycle.Abort, "cancelled by its flow"
-	if t.Status == model.StatusPending {
-		switch {
-		case st.Status == graph.NodePending:
-			return t
-		case do.plan.Resolved:
-			end, remark = lifecycle.Resolve, cmp.Or(st.Reason, "its node was resolved")
-		}
-	}
-	after, err := end(t, remark, eff, do.now)
-	if err != nil {
-		return t // it has ended
-	}
-	return after
+	return flowplan.Aborted(do.flow, do.plan, t, lifecycle.EffectiveOf(t, p.types.Options(t.Type)), do.now)
 }
 
 // ofNode says whether the task is that of a node of the flow.

@@ -135,3 +135,34 @@ func TestThePendingTasksOfANodeEndWithIt(t *testing.T) {
 		w.ends(prod, "-/mscheduler.node/flow:"+key+":each", model.StatusCancelled)
 	}
 }
+
+func TestAPendingNodeOfAFlowThatIsOverIsResolvedAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	prod := w.producer()
+	for _, status := range []graph.NodeStatus{graph.NodeSuccess, graph.NodeError} {
+		key := string(status)
+		w.breaks(key, "b", true)
+		a, b, c, behind, d := node("a"), node("b", "a"), node("c", "a"), node("behind", "b"), node("d", "behind", "c")
+		manual(graph.Continue)(&b)
+		d.Join = graph.Join{Strategy: graph.AtLeast, N: 1}
+		f := w.start(graph.Spec{Key: key, Nodes: []graph.NodeSpec{a, b, c, behind, d}})
+		over := w.becomes(f.ID, graph.StatusFinish)
+		require.Equal(t, map[string]string{"a": "SUCCESS", "b": "PENDING", "c": "SUCCESS", "behind": "PENDING", "d": "SUCCESS"}, w.nodes(f.ID))
+		task, err := prod.Get(t.Context(), "-/add/flow:"+key+":b")
+		require.NoError(t, err)
+		require.Equal(t, model.StatusPending, task.Status, "a person decides also when the flow is over")
+		after, err := w.flows.Resolve(t.Context(), f.ID, "b", status, "by hand")
+		require.NoError(t, err)
+		require.Equal(t, graph.StatusFinish, after.Status)
+		require.Equal(t, over.EndedAt, after.EndedAt)
+		require.Equal(t, "by hand", w.ends(prod, "-/add/flow:"+key+":b", model.StatusManuallyProcessed))
+		require.Equal(t, map[string]string{"a": "SUCCESS", "b": key, "c": "SUCCESS", "behind": "PENDING", "d": "SUCCESS"}, w.nodes(f.ID))
+
+		// The flow goes on from another node, and knows what was resolved.
+		_, err = w.flows.RetryFrom(t.Context(), f.ID, "c")
+		require.NoError(t, err)
+		w.becomes(f.ID, graph.StatusFinish)
+		require.Equal(t, map[graph.NodeStatus]string{graph.NodeSuccess: "SUCCESS", graph.NodeError: "PENDING"}[status], w.nodes(f.ID)["behind"])
+	}
+}

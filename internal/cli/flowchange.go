@@ -49,7 +49,7 @@ func (f *flowsCommand) resolve() *cobra.Command {
 	var set []string
 	cmd := &cobra.Command{
 		Use: "resolve ID NODE SUCCESS|ERROR", Short: "Resolve a PENDING node", Args: wants("the id of a flow, the id of a node, and SUCCESS or ERROR", cobra.ExactArgs(3)),
-		Long: "Resolve a PENDING node as SUCCESS or ERROR. The nodes behind it continue as their joins require.\nNodes with another status are refused (exit code 5).\n\nA node with ask needs the values that it asks for, see `mscheduler flow explain`. They are its output.",
+		Long: "Resolve a PENDING node as SUCCESS or ERROR. The nodes behind it continue as their joins require.\nIf the flow is FINISH, only the node changes, and nothing starts.\nNodes with another status are refused (exit code 5).\n\nA node with ask needs the values that it asks for, see `mscheduler flow explain`. They are its output.",
 		Example: "  mscheduler flow resolve order-7 pay SUCCESS --remark 'paid by transfer'\n" +
 			"  mscheduler flow resolve order-7 approve SUCCESS --set amount=12.50 --set send_by=post",
 		RunE: f.onFlow(func(ctx context.Context, c *connection, id string, args []string) error {

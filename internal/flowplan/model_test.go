@@ -333,6 +333,8 @@ func (l *live) person() {
 		l.again(i)
 	case l.is[i] == graph.NodePending && l.f.Status != graph.StatusFinish:
 		l.resolve(i, []graph.NodeStatus{graph.NodeSuccess, graph.NodeError}[l.r.IntN(2)])
+	case l.is[i] == graph.NodePending && l.r.IntN(2) == 0:
+		l.resolveAlone(i, []graph.NodeStatus{graph.NodeSuccess, graph.NodeError}[l.r.IntN(2)])
 	case l.is[i] != graph.NodeWait && l.r.IntN(len(l.is)) == 0:
 		l.retry(i)
 	}
@@ -356,6 +358,17 @@ func (l *live) again(i int) {
 func (l *live) resolve(i int, status graph.NodeStatus) {
 	l.said[i] = status
 	l.decide(func(in *Inputs) (*graph.Flow, error) { return Resolve(l.f, i, status, "by hand", in, l.now) })
+}
+
+// resolveAlone resolves a node of a flow that is over, where nothing else changes.
+func (l *live) resolveAlone(i int, status graph.NodeStatus) {
+	l.said[i], l.is[i] = status, status
+	after, err := Resolve(l.f, i, status, "by hand", &Inputs{}, l.now)
+	require.NoError(l, err)
+	require.Equal(l, l.is, statuses(after))
+	require.Equal(l, graph.StatusFinish, after.Status)
+	require.Equal(l, l.f.EndedAt, after.EndedAt)
+	l.f, l.f.Planned = after, nil
 }
 
 // retry restarts a node; those behind it wait for their parents again.

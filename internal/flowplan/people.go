@@ -21,7 +21,7 @@ func (e *RefusedError) Error() string {
 }
 
 // Resolve ends a PENDING node for a person, as SUCCESS or ERROR (seed 002); its failure policy does not
-// count. The same decision judges the nodes behind it.
+// count. The same decision judges the nodes behind it. If the flow is over, only the node itself changes.
 func Resolve(f *graph.Flow, node int, status graph.NodeStatus, remark string, in *Inputs, now time.Time) (*graph.Flow, error) {
 	return resolve(f, node, status, nil, remark, in, now)
 }
@@ -35,11 +35,8 @@ func Answer(f *graph.Flow, node int, values any, remark string, in *Inputs, now 
 }
 
 func resolve(f *graph.Flow, node int, status graph.NodeStatus, values any, remark string, in *Inputs, now time.Time) (*graph.Flow, error) {
-	switch st := &f.States[node]; {
-	case f.Status == graph.StatusFinish:
-		return nil, &RefusedError{f.ID, f.Nodes[node].ID, "the flow has ended; a retry from the node lets it go on"}
-	case st.Status != graph.NodePending:
-		return nil, &RefusedError{f.ID, f.Nodes[node].ID, fmt.Sprintf("it is %s; only PENDING can be resolved", st.Status)}
+	if st := f.States[node].Status; st != graph.NodePending {
+		return nil, &RefusedError{f.ID, f.Nodes[node].ID, fmt.Sprintf("it is %s; only PENDING can be resolved", st)}
 	}
 	s := begin(f, in, now)
 	if a := s.Nodes[node].Ask; a != nil && status == graph.NodeSuccess {
@@ -51,6 +48,9 @@ func resolve(f *graph.Flow, node int, status graph.NodeStatus, values any, remar
 	s.settle(node, status, remark)
 	s.plan(node, DoAbort) // its task may still wait
 	s.Planned[s.plans[node]].Resolved = true
+	if f.Status == graph.StatusFinish { // nothing starts any more
+		clear(s.dirty)
+	}
 	return s.finish()
 }
 
@@ -99,6 +99,7 @@ func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow,
 			if f.Status == graph.StatusFinish && st.Status == graph.NodePending && !st.Own { // its task was cancelled with the flow
 				st.Life++
 				s.plan(i, DoReset)
+				s.dirty[i] = true // a person may have resolved what it hung on
 			}
 			continue
 		}

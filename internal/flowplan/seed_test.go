@@ -301,15 +301,13 @@ func (s *seeded) carryOut(c scenario.Command, p *graph.Planned) {
 	id := s.flow.Nodes[Place(s.flow, p)].ID
 	t := s.tasks[id]
 	eff := lifecycle.EffectiveOf(t, model.Options{})
-	var err error
 	switch p.Do {
 	case DoRelease:
-		t, err = lifecycle.Release(t, eff, s.now)
+		released, err := lifecycle.Release(t, eff, s.now)
 		require.NoError(c.T, err, c.Pos())
+		t = released
 	case DoAbort:
-		if t, err = lifecycle.Cancel(t, "cancelled by its flow", eff, s.now); err != nil {
-			return // it has ended
-		}
+		t = Aborted(s.flow, p, t, eff, s.now)
 	}
 	s.tasks[id] = t
 }

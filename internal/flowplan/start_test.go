@@ -138,7 +138,7 @@ func TestANodeAsksAPersonAndTheAnswersAreItsOutput(t *testing.T) {
 		require.Equal(t, "as I see it", after.States[1].Reason)
 		require.Equal(t, want, after.States[2].Status, "a condition on the answer")
 		_, err = Answer(after, 1, map[string]any{"n": n}, "", &Inputs{}, at)
-		require.ErrorContains(t, err, map[int]string{7: "only PENDING can be resolved", 5: "the flow has ended"}[n])
+		require.ErrorContains(t, err, "only PENDING can be resolved")
 	}
 	no, err := Resolve(f, 1, graph.NodeError, "no", &Inputs{}, at)
 	require.NoError(t, err)

@@ -255,7 +255,7 @@ func (s *step) finish() (*graph.Flow, error) {
 		s.rest()
 	case s.States[len(s.States)-1].Status == graph.NodePending:
 		s.Status = graph.StatusPending
-	default:
+	case s.EndedAt.IsZero():
 		s.over()
 	}
 	if !s.Closed {

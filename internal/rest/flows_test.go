@@ -133,7 +133,27 @@ func TestAFlowIsDrivenToItsEndThroughTheAPI(t *testing.T) {
 	require.Equal(t, "no longer needed", cancelled["reason"])
 	decide()
 	require.Equal(t, "FINISH", w.ok("POST", order+"/cancel", "")["status"], "to cancel it again changes nothing")
-	require.Contains(t, w.fails(http.StatusConflict, "POST", order+"/nodes/b/resolve", `{"status": "ERROR"}`)[""], "the flow has ended")
+	require.Contains(t, w.fails(http.StatusConflict, "POST", order+"/nodes/b/resolve", `{"status": "ERROR"}`)[""], "it is ERROR; only PENDING can be resolved")
+}
+
+func TestAPendingNodeOfAFlowThatIsOverIsResolvedAndNothingStarts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const at = flowsAt + "/-/k"
+	w.ok("POST", flowsAt, `{"key": "k", "nodes": [{"id": "a", "type": "t"},
+		{"id": "b", "type": "t", "after": ["a"], "args": {"fail": true}, "on_failure": "continue", "options": {"need_manual": true}},
+		{"id": "c", "type": "t", "after": ["a"]}, {"id": "d", "type": "t", "after": ["b", "c"], "join": {"strategy": "at_least", "n": 1}}]}`)
+	decide := w.engine()
+	w.until(decide, at, "d", "SUCCESS", "t")
+	w.until(decide, at, "b", "PENDING", "t")
+	over := w.ok("GET", at, "")
+	require.Equal(t, "FINISH", over["status"])
+	resolved := w.ok("POST", at+"/nodes/b/resolve", `{"status": "ERROR", "remark": "by hand"}`)
+	require.Equal(t, "FINISH", resolved["status"])
+	require.Equal(t, over["ended_at"], resolved["ended_at"])
+	require.Equal(t, map[string]string{"a": "SUCCESS", "b": "ERROR", "c": "SUCCESS", "d": "SUCCESS"}, w.statuses(at))
+	require.Equal(t, "ManuallyProcessed", w.ok("GET", "/api/v1/tasks/-/t/flow:k:b", "")["status"])
+	require.Contains(t, w.fails(http.StatusConflict, "POST", at+"/nodes/b/resolve", `{"status": "SUCCESS"}`)[""], "only PENDING can be resolved")
 }
 
 func TestAnIdempotencyKeyIsTheKeyOfAFlowWithoutOne(t *testing.T) {

@@ -45,7 +45,8 @@ func (s *API) addFlowChanges() {
 	}) (*flowAnswer, error) {
 		return s.retryNode(ctx, in.named(), in.Node)
 	})
-	add(s, change, flowOperation("resolve-node-of-flow", http.MethodPost, flowAt+"/nodes/{node}/resolve", resolveSummary, resolveMore), func(ctx context.Context, in *struct {
+	add(s, change, flowOperation("resolve-node-of-flow", http.MethodPost, flowAt+"/nodes/{node}/resolve", resolveSummary,
+		resolveMore+" If the flow is FINISH, only the node changes, and nothing starts."), func(ctx context.Context, in *struct {
 		FlowPath
 		NodePath
 		Body body[resolving]

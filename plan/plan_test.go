@@ -33,6 +33,7 @@ func TestEachStepRunsOnceAndThePlanMovesToTheHistory(t *testing.T) {
 	require.Len(t, w.ran, 3)
 	for i, args := range w.ran {
 		require.Equal(t, repeat.Args[string]{
+			PlanType: repeat.Second, PlanValue: 1, PlanRepet: 3, RealRepet: int64(i), LastState: map[bool]repeat.State{true: repeat.StateOK}[i > 0],
 			PlanID: "p", PlanTime: p.CreatedAt.Add(time.Duration(i+1) * time.Second), Step: int64(i + 1), RequestID: "r-1", Caller: "ann",
 			Description: "sales", Messages: []string{"north", "south"},
 		}, args)
@@ -42,6 +43,7 @@ func TestEachStepRunsOnceAndThePlanMovesToTheHistory(t *testing.T) {
 	require.Equal(t, int64(3), over.RealRepet)
 	require.Equal(t, repeat.StateOK, over.LastState)
 	require.Equal(t, []string{"1.0 OK report 1", "2.0 OK report 2", "3.0 OK report 3"}, w.results(p.ID))
+	require.EqualValues(t, 3, w.count("plan_results", bson.D{{Key: "request_id", Value: "r-1"}, {Key: "caller", Value: "ann"}}))
 	require.EqualValues(t, 1, w.count("plan_history", bson.D{}))
 	require.EqualValues(t, 0, w.count("plans", bson.D{{Key: "delete_at", Value: nil}}), "it leaves the collection in a while")
 

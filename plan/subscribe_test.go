@@ -55,13 +55,14 @@ func TestResultsArePublishedAndASubscriptionResumes(t *testing.T) {
 		return nil
 	}
 	for _, id := range []string{"other", "late"} {
-		w.publish(every(id, 3, func(s *repeat.Spec) { s.Tenant = "acme" }))
+		w.publish(every(id, 3, func(s *repeat.Spec) { s.Tenant, s.RequestID, s.Caller = "acme", "r-"+id, "ann" }))
 	}
 	w.drain(mstest.SkipTime())
 	var steps []int64
 	for e, err := range w.plans.Subscribe(t.Context(), plan.Topic{Tenant: "acme", Subtitle: "late", After: first.Token}) {
 		require.NoError(t, err)
 		require.Equal(t, "late", e.Subtitle)
+		require.Equal(t, []string{"r-late", "ann"}, []string{e.Result.RequestID, e.Result.Caller}, "which request it answers")
 		if e.Result.State == repeat.StateOK {
 			steps = append(steps, e.Result.Step)
 		}

@@ -318,8 +318,11 @@ func Stands(p *repeat.Plan, pl *repeat.Planned) bool {
 
 // argsOf are the arguments of the task of the plan's step, a [repeat.Args].
 func argsOf(p *repeat.Plan) bson.RawValue {
-	doc := bson.D{{Key: "plan_id", Value: p.PlanID}, {Key: "plan_time", Value: p.PlanTime}, {Key: "step", Value: p.Step}}
-	for _, f := range [][2]string{{"request_id", p.RequestID}, {"caller", p.Caller}, {"description", p.Description}} {
+	doc := bson.D{
+		{Key: "plan_id", Value: p.PlanID}, {Key: "plan_time", Value: p.PlanTime}, {Key: "step", Value: p.Step},
+		{Key: "plan_type", Value: string(p.PlanType)}, {Key: "plan_value", Value: p.PlanValue}, {Key: "plan_repet", Value: p.PlanRepet}, {Key: "real_repet", Value: p.RealRepet},
+	}
+	for _, f := range [][2]string{{"last_state", string(p.LastState)}, {"request_id", p.RequestID}, {"caller", p.Caller}, {"description", p.Description}} {
 		if f[1] != "" {
 			doc = append(doc, bson.E{Key: f[0], Value: f[1]})
 		}

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -59,6 +61,31 @@ func TestTheTaskOfAStepHasItsTimeAndItsLease(t *testing.T) {
 	require.Equal(t, time.Minute, task.Options.WorkerTimeout)
 	require.Equal(t, &model.Origin{Kind: "plan", ID: "-/p", Step: 1}, task.Origin)
 	require.Equal(t, dawn.Add(2*time.Minute-lookAhead), p.LookAt, "by then engines look for its end")
+}
+
+func TestTheArgumentsOfAStepSayHowThePlanIsDoing(t *testing.T) {
+	args := func(p *repeat.Plan) (a repeat.Args[string]) {
+		require.NoError(t, codec.DecodeValue(taskOf(p).Args, &a))
+		return a
+	}
+	p := begun(t)
+	first := repeat.Args[string]{
+		PlanID: "p", PlanTime: dawn.Add(time.Minute), Step: 1, PlanType: repeat.Minute, PlanValue: 1, PlanRepet: 3, Messages: []string{"m"},
+	}
+	require.Equal(t, first, args(p))
+	p = Ended(bare(p), End{Step: 1, Status: model.StatusFailure, Kind: failkind.Error}, dawn)
+	first.LastState = repeat.StateError
+	require.Equal(t, first, args(p), "another try of the step")
+	p = Ended(bare(p), End{Step: 1, Try: 1, Status: model.StatusSuccess}, dawn)
+	require.Equal(t, []any{repeat.StateOK, int64(1), int64(2)}, []any{args(p).LastState, args(p).RealRepet, args(p).Step})
+}
+
+func TestArgumentsOfAnEarlierReleaseAreRead(t *testing.T) {
+	raw, err := bson.Marshal(bson.D{{Key: "plan_id", Value: "p"}, {Key: "plan_time", Value: dawn}, {Key: "step", Value: int64(2)}, {Key: "messages", Value: bson.A{"m"}}})
+	require.NoError(t, err)
+	var a repeat.Args[string]
+	require.NoError(t, codec.DecodeValue(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: raw}, &a))
+	require.Equal(t, repeat.Args[string]{PlanID: "p", PlanTime: dawn, Step: 2, Messages: []string{"m"}}, a)
 }
 
 func TestEndsOfAnotherStepOrTryChangeNothing(t *testing.T) {
@@ -164,6 +191,10 @@ func TestWhoTookPartHasAResult(t *testing.T) {
 	require.Equal(t, []string{"-/p/1/a", "-/p/1/c"}, []string{all[0].ID, all[1].ID})
 	require.Equal(t, []repeat.State{repeat.StateError, repeat.StateOK}, []repeat.State{all[0].State, all[1].State})
 	require.Equal(t, p.PlanTime, all[1].PlanTime)
+	p.RequestID, p.Caller = "r-1", "ann"
+	for _, r := range append(ResultsOf(p, &task), UnservedResult(p, &repeat.Planned{Step: 1})) {
+		require.Equal(t, []string{"r-1", "ann"}, []string{r.RequestID, r.Caller})
+	}
 	again := task
 	again.Status = model.StatusExecuting
 	require.Empty(t, ResultsOf(p, &again), "it runs")

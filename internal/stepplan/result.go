@@ -84,7 +84,7 @@ func stateOf(w *model.WorkerState) repeat.State {
 func resultOf(p *repeat.Plan, step, try int64, at time.Time, which string) *repeat.Result {
 	return &repeat.Result{
 		ID:   p.ID + "/" + strconv.FormatInt(step, 10) + "/" + which,
-		Plan: p.ID, PlanID: p.PlanID, Tenant: p.Tenant, Description: p.Description, Station: p.Station,
+		Plan: p.ID, PlanID: p.PlanID, Tenant: p.Tenant, RequestID: p.RequestID, Caller: p.Caller, Description: p.Description, Station: p.Station,
 		Step: step, Try: try, PlanTime: at,
 	}
 }

@@ -173,6 +173,8 @@ type Result struct {
 	Plan        string        `bson:"plan"` // the ID of the plan
 	PlanID      string        `bson:"plan_id"`
 	Tenant      string        `bson:"tenant,omitempty"`
+	RequestID   string        `bson:"request_id,omitempty"` // of the plan, as is the caller
+	Caller      string        `bson:"caller,omitempty"`
 	Description string        `bson:"description,omitempty"`
 	Station     string        `bson:"station"`
 	Step        int64         `bson:"step"`
@@ -195,5 +197,11 @@ type Args[M any] struct {
 	RequestID   string    `bson:"request_id,omitempty" json:"request_id,omitempty"`
 	Caller      string    `bson:"caller,omitempty" json:"caller,omitempty"`
 	Description string    `bson:"description,omitempty" json:"description,omitempty"`
-	Messages    []M       `bson:"messages" json:"messages"`
+	// What follows is of the plan as it was when the step was sent. A step that an earlier release sent has none of it.
+	PlanType  Type  `bson:"plan_type,omitempty" json:"plan_type,omitempty"`
+	PlanValue int   `bson:"plan_value" json:"plan_value"`
+	PlanRepet int   `bson:"plan_repet" json:"plan_repet"`
+	RealRepet int64 `bson:"real_repet" json:"real_repet"`                     // steps that had succeeded
+	LastState State `bson:"last_state,omitempty" json:"last_state,omitempty"` // how the step or try before ended; "" = there was none
+	Messages  []M   `bson:"messages" json:"messages"`
 }

@@ -30,7 +30,7 @@ var errExcluded error = excludedError{}
 
 type excludedError struct{}
 
-func (excludedError) Error() string        { return "the worker filter no longer names this worker" }
+func (excludedError) Error() string        { return lifecycle.Excluded }
 func (excludedError) Is(target error) bool { return target == ErrCancelled }
 
 // verdict is an error by which a handler says what shall become of its task.

@@ -16,7 +16,8 @@ import (
 
 // Update changes a task that has not ended. Fields without an option stay unchanged. A running
 // execution keeps the options that it was claimed with. If the new [Workers] exclude its
-// worker, that worker releases the task within two seconds. While an execution is open, a new
+// worker, that worker releases the task within two seconds, or at its next ping if it pulls. A
+// parked execution of an excluded worker ends at once. While an execution is open, a new
 // [LimitKey] is refused with a *[model.RefusedError], because the execution counts for the key
 // of its claim.
 //

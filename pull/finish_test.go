@@ -241,3 +241,68 @@ func TestAPingExtendsByTheLeaseOfTheType(t *testing.T) {
 	require.NoError(t, err)
 	require.WithinDuration(t, b.Now().Add(10*time.Minute), pinged.Until, time.Minute)
 }
+
+func TestAPingTellsAWorkerThatTheFilterExcludesItAndItsEndReleasesTheTask(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{})
+	fetch := func(worker string) []Fetched {
+		got, err := b.p.Fetch(t.Context(), FetchRequest{WorkerID: worker, Types: []string{"mail"}})
+		require.NoError(t, err)
+		return got
+	}
+	got := fetch("w1")
+	require.Len(t, got, 1)
+	handle := got[0].Handle
+	pinged, err := b.p.Ping(t.Context(), handle)
+	require.NoError(t, err)
+	require.False(t, pinged.CancelRequested)
+
+	_, err = b.sender.Update(t.Context(), s.ID, producer.Workers("w2"))
+	require.NoError(t, err)
+	pinged, err = b.p.Ping(t.Context(), handle)
+	require.NoError(t, err)
+	require.True(t, pinged.CancelRequested)
+
+	var rev int64
+	for range 2 { // the second: the answer to the first was lost
+		task, err := b.p.Fail(t.Context(), handle, "stopped", producer.Failure{Fatal: true})
+		require.NoError(t, err)
+		require.Equal(t, model.StatusNew, task.Status)
+		require.Zero(t, task.ErrorCount)
+		require.Equal(t, failkind.Released, task.WorkerStates[0].FailKind)
+		require.Equal(t, "the worker filter no longer names this worker: stopped", task.WorkerStates[0].FailReason)
+		require.True(t, rev == 0 || rev == task.Rev)
+		rev = task.Rev
+	}
+	require.Empty(t, fetch("w1"))
+	require.Len(t, fetch("w2"), 1, "it is due at once for a worker that the filter names")
+}
+
+func TestANewFilterEndsTheParkedExecutionsOfWorkersThatItExcludes(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{})
+	handle := b.Claim(s.ID, "w1")
+	b.Park(s.ID, "w1", time.Hour)
+	task, err := b.sender.Update(t.Context(), s.ID, producer.Workers("w2"))
+	require.NoError(t, err)
+	require.Equal(t, model.StatusNew, task.Status)
+	require.Equal(t, failkind.Released, task.WorkerStates[0].FailKind)
+	_, err = b.p.Complete(t.Context(), handle, receipt{})
+	require.ErrorIs(t, err, model.ErrFenced)
+	got, err := b.p.Fetch(t.Context(), FetchRequest{WorkerID: "w2", Types: []string{"mail"}})
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+}
+
+func TestEachPingAnswersThePingIntervalOfNow(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, producer.Lease(5*time.Second, time.Minute))
+	handle := b.Claim(s.ID, "w")
+	for _, want := range []time.Duration{5 * time.Second, 2 * time.Second} {
+		_, err := b.sender.Update(t.Context(), s.ID, producer.Lease(want, time.Minute))
+		require.NoError(t, err)
+		pinged, err := b.p.Ping(t.Context(), handle)
+		require.NoError(t, err)
+		require.Equal(t, want, pinged.PingInterval)
+	}
+}

@@ -15,9 +15,12 @@ import (
 type Pinged struct {
 	// Until is the end of the lease, in the database's time. Ping again well before it.
 	Until time.Time
-	// CancelRequested reports that the task is being cancelled: stop the work and end the
-	// execution with Complete or Fail.
+	// CancelRequested reports that the task is being cancelled, or that its worker filter no
+	// longer names this worker: stop the work and end the execution with Complete or Fail. An
+	// excluded worker's Fail counts no error: it releases the task for the other workers.
 	CancelRequested bool
+	// PingInterval is how often to ping from now on: it may have changed since the fetch.
+	PingInterval time.Duration
 }
 
 // Ping extends the execution's lease to the task's worker timeout from now. It never shortens
@@ -49,11 +52,13 @@ func (p *Puller) ping(ctx context.Context, h input.Handle) (Pinged, error) {
 	if w == nil || !w.Open() || t.Generation != h.Generation {
 		return Pinged{}, model.ErrFenced
 	}
-	out := Pinged{Until: w.PingExpireTime, CancelRequested: !t.CancelRequestedAt.IsZero()}
+	eff := lifecycle.EffectiveFor(t, w, p.room.Types.Options(t.Type))
+	stop := !t.CancelRequestedAt.IsZero() || lifecycle.MustStop(t, w.WorkerID)
+	out := Pinged{Until: w.PingExpireTime, CancelRequested: stop, PingInterval: eff.PingInterval}
 	if w.Parked {
 		return out, nil
 	}
-	until := lifecycle.Lease(w, lifecycle.EffectiveFor(t, w, p.room.Types.Options(t.Type)).Lease, p.room.Store.Clock.Now())
+	until := lifecycle.Lease(w, eff.Lease, p.room.Store.Clock.Now())
 	if !until.After(w.PingExpireTime) {
 		return out, nil
 	}

@@ -21,8 +21,10 @@ def call(verb, body):  # repeats a request that did not come through: each of th
 
 
 def ping(task, done):  # until the work is done, in a thread of its own
-    while not done.wait(task["ping_interval_ms"] / 1000):
-        call("ping", {"handles": [task["handle"]]})  # says, too, whether the task is lost or being cancelled
+    interval = task["ping_interval_ms"]
+    while not done.wait(interval / 1000):
+        pinged = call("ping", {"handles": [task["handle"]]})["executions"][0]  # says, too, whether to stop
+        interval = pinged.get("ping_interval_ms", interval)
 
 
 def greet(args):

@@ -94,7 +94,8 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 		if err != nil {
 			return nil, err
 		}
-		ended = &ending{t.Type, out.Kind, now.Sub(w.ClaimedAt), w.Pulled && !out.Unstarted}
+		_, is := lifecycle.ExecutionOf(after, h.ExecID)
+		ended = &ending{t.Type, is.FailKind, now.Sub(w.ClaimedAt), w.Pulled && !out.Unstarted}
 		if !after.DueAt.IsZero() && t.DueAt.IsZero() {
 			// Its worker would remember when to look again; here nobody does.
 			after.WakeAt = now

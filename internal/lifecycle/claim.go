@@ -87,10 +87,14 @@ func Claimable(t *model.Task, workerID string, eff Effective, now time.Time) Ref
 
 // MustStop says whether the worker filter excludes the worker: it may not claim the
 // task, and must end an execution it has.
-func MustStop(t *model.Task, workerID string) bool {
-	ids := t.Options.SpecificWorkerIDs
-	return len(ids) > 0 && !slices.Contains(ids, workerID)
+func MustStop(t *model.Task, workerID string) bool { return excludes(&t.Options, workerID) }
+
+func excludes(o *model.Options, workerID string) bool {
+	return len(o.SpecificWorkerIDs) > 0 && !slices.Contains(o.SpecificWorkerIDs, workerID)
 }
+
+// Excluded is the reason of an execution that is released because of [MustStop].
+const Excluded = "the worker filter no longer names this worker"
 
 func errorsOf(t *model.Task, workerID string) int {
 	n := 0

@@ -144,8 +144,9 @@ type Patch struct {
 
 // Update changes a task. A running execution goes on with what it was claimed with, and its
 // end is judged by that, too: changed options hold from the next claim on. Only a worker that
-// the new filter excludes must stop (see [MustStop]). typ is what the task's type says,
-// see [EffectiveOf].
+// the new filter excludes must stop (see [MustStop]). If its execution is parked, it is released
+// at once: it has no handler that could end it. typ is what the task's type says, see
+// [EffectiveOf].
 //
 // The limit_key stays while an execution is open: that counts for the key it was claimed by.
 func Update(t *model.Task, p Patch, typ model.Options, now time.Time) (*model.Task, error) {
@@ -177,6 +178,7 @@ func Update(t *model.Task, p Patch, typ model.Options, now time.Time) (*model.Ta
 		c.Category = *p.Category
 	}
 	if p.Options != nil {
+		releaseExcluded(c, p.Options, EffectiveOf(c, typ), now)
 		changeOptions(c, *p.Options)
 		adoptResult(c)
 	}
@@ -186,6 +188,15 @@ func Update(t *model.Task, p Patch, typ model.Options, now time.Time) (*model.Ta
 		c.WakeAt = now
 	}
 	return c, nil
+}
+
+// releaseExcluded ends the parked executions of the workers that the filter excludes.
+func releaseExcluded(t *model.Task, filter *model.Options, eff Effective, now time.Time) {
+	for i := range t.WorkerStates {
+		if w := &t.WorkerStates[i]; w.Open() && w.Parked && excludes(filter, w.WorkerID) {
+			fail(t, w, Failed(failkind.Released, Excluded), eff, now, 0)
+		}
+	}
 }
 
 // adoptResult takes the newest success's own result where the options now want no more

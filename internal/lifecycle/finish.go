@@ -77,6 +77,7 @@ func Finish(t *model.Task, execID string, out Outcome, eff Effective, now time.T
 	if !out.Unstarted {
 		now = clock.Later(now, w.ClaimedAt) // the estimate of who claimed it may have lagged less
 	}
+	out = ofExcluded(t, w, out)
 	c := next(t, now)
 	w = &c.WorkerStates[i]
 	verdict := judged(c, eff)
@@ -96,6 +97,23 @@ func Finish(t *model.Task, execID string, out Outcome, eff Effective, now time.T
 		c.WakeAt = now // for a worker that does understand: it hears when to come
 	}
 	return c, nil
+}
+
+// ofExcluded is how the execution of a worker that pulls ends badly after the filter has excluded
+// that worker: a ping has told it to stop. A consumer knows itself why its handler stopped.
+func ofExcluded(t *model.Task, w *model.WorkerState, out Outcome) Outcome {
+	stopped := w.Pulled && MustStop(t, w.WorkerID) && t.CancelRequestedAt.IsZero()
+	if !stopped || out.Kind == "" || out.CancelTask || out.Unstarted {
+		return out
+	}
+	return Failed(failkind.Released, excludedReason(out))
+}
+
+func excludedReason(out Outcome) string {
+	if out.Reason == "" {
+		return Excluded
+	}
+	return Excluded + ": " + out.Reason
 }
 
 func succeed(t *model.Task, w *model.WorkerState, out Outcome, now time.Time) {
@@ -162,6 +180,8 @@ func Repeats(t *model.Task, w *model.WorkerState, out Outcome) bool {
 			stored = t.Result
 		}
 		return stored.Type == out.Result.Type && bytes.Equal(stored.Value, out.Result.Value)
+	case out.Kind != "" && w.Pulled && w.FailKind == failkind.Released && w.FailReason == safetext.Clip(excludedReason(out), maxReasonBytes):
+		return true
 	case out.Kind == "" || w.FailReason != safetext.Clip(out.Reason, maxReasonBytes):
 		return false
 	default:
@@ -256,7 +276,8 @@ func noCompletion(until time.Time) string {
 
 // Park keeps the execution open for a completion from outside, until the given time.
 // ErrFenced when the execution has ended meanwhile: a completion that came first wins. out
-// says what the handler wants of a later success, see [Outcome.NoCallback].
+// says what the handler wants of a later success, see [Outcome.NoCallback]. Where the task is
+// being cancelled, or the filter excludes the worker, the execution ends instead.
 func Park(t *model.Task, execID string, until time.Time, out Outcome, eff Effective, now time.Time) (*model.Task, error) {
 	i, w := ExecutionOf(t, execID)
 	if w == nil || !w.Open() || t.Status.Ended() {
@@ -264,12 +285,18 @@ func Park(t *model.Task, execID string, until time.Time, out Outcome, eff Effect
 	}
 	c := next(t, now)
 	w = &c.WorkerStates[i]
-	if !t.CancelRequestedAt.IsZero() {
+	switch {
+	case !t.CancelRequestedAt.IsZero():
 		fail(c, w, Failed(failkind.Cancelled, "cancelled"), eff, now, 0)
-	} else {
+	case MustStop(t, w.WorkerID):
+		fail(c, w, Failed(failkind.Released, Excluded), eff, now, 0)
+	default:
 		w.Parked, w.NoCallback = true, out.NoCallback
 		w.PingExpireTime = clock.Millis(until)
 	}
 	settle(c, eff, now)
+	if w.FailKind == failkind.Released {
+		wake(c, now)
+	}
 	return c, nil
 }

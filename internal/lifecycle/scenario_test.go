@@ -24,7 +24,7 @@ import (
 //	    [tenant=] [creator=] [category=] [claim-by=] [callback=success|error|both|pending] [expires=] [origin=]
 //	type …           the same options, said by the type's document: everybody knows them
 //	handler …        and by the handlers: only workers know them, and what they left in the task
-//	claim w          w becomes an execution; take w: ends what lapsed and claims, in one write
+//	claim w [pulled] w becomes an execution; take w: ends what lapsed and claims, in one write
 //	ping w           extends the lease of w's execution
 //	finish w ok [result=] [quiet] | error | fatal | panic | timeout | snooze 5s | retry-after 5s | release | unstarted | cancel | undecodable
 //	deliver ok|failed   the callback's delivery has ended; carried-out: the outbox is empty
@@ -204,7 +204,7 @@ func (s *story) claim(a scenarioCommand, t *model.Task, eff Effective) (*model.T
 			t = c
 		}
 	}
-	c, no := Claim(t, Claimant{WorkerID: w, ExecID: fmt.Sprintf("%s.%d", w, s.claims[w]+1), Applied: s.said()}, eff, s.now)
+	c, no := Claim(t, Claimant{WorkerID: w, ExecID: fmt.Sprintf("%s.%d", w, s.claims[w]+1), Applied: s.said(), Pulled: a.Has("pulled")}, eff, s.now)
 	if no != "" {
 		return nil, errors.New("refused: " + string(no))
 	}

@@ -69,7 +69,8 @@ type pingAnswer struct {
 type pinged struct {
 	Handle          string `json:"handle"`
 	Until           string `json:"until,omitempty" format:"date-time" doc:"end of the lease"`
-	CancelRequested bool   `json:"cancel_requested,omitempty" doc:"the task is being cancelled: stop, and end the execution with complete or fail"`
+	PingIntervalMS  int64  `json:"ping_interval_ms,omitempty" doc:"how often to ping from now on; it may have changed since the fetch"`
+	CancelRequested bool   `json:"cancel_requested,omitempty" doc:"the task is being cancelled, or its worker filter no longer names this worker: stop, and end the execution with complete or fail. The fail of an excluded worker counts no error"`
 	Lost            bool   `json:"lost,omitempty" doc:"the execution no longer holds the task: stop without ending it"`
 	Error           string `json:"error,omitempty" doc:"the ping failed for now; repeat it"`
 }
@@ -126,7 +127,7 @@ func (s *API) pingOne(ctx context.Context, handle string) pinged {
 	got, err := s.puller.Ping(ctx, handle)
 	switch failure.Of(err) {
 	case failure.None:
-		return pinged{Handle: handle, Until: view.Time(got.Until), CancelRequested: got.CancelRequested}
+		return pinged{Handle: handle, Until: view.Time(got.Until), PingIntervalMS: got.PingInterval.Milliseconds(), CancelRequested: got.CancelRequested}
 	case failure.Refused, failure.NotFound:
 		return pinged{Handle: handle, Lost: true}
 	default:

@@ -133,3 +133,24 @@ func TestTasksOfAWorkerThatIsGoneAreGivenBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, n, "nobody waits for a lease to lapse")
 }
+
+func TestAPullingWorkerLearnsOfANewFilterAndPingIntervalByItsPings(t *testing.T) {
+	w := newWorld(t)
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k"}`)
+	fetch := func(worker string) []any {
+		return w.ok("POST", "/api/v1/pull/fetch", fmt.Sprintf(`{"worker_id": %q, "types": ["mail"]}`, worker))["tasks"].([]any)
+	}
+	tasks := fetch("py-1")
+	require.Len(t, tasks, 1)
+	handles := fmt.Sprintf(`{"handles": [%q]}`, at(tasks, "0.handle"))
+	ping := func() any { return at(w.ok("POST", "/api/v1/pull/ping", handles)["executions"], "0") }
+	require.EqualValues(t, 10_000, at(ping(), "ping_interval_ms"))
+	require.Nil(t, at(ping(), "cancel_requested"))
+
+	w.as("If-Match", "*").ok("PATCH", "/api/v1/tasks/-/mail/k", `{"options": {"ping_interval": "4s", "specific_worker_ids": ["py-2"]}}`)
+	require.EqualValues(t, 4_000, at(ping(), "ping_interval_ms"))
+	require.Equal(t, true, at(ping(), "cancel_requested"))
+	ended := w.ok("POST", "/api/v1/pull/fail", fmt.Sprintf(`{"handle": %q, "reason": "stopped"}`, at(tasks, "0.handle")))
+	require.Equal(t, "New", ended["status"])
+	require.Len(t, fetch("py-2"), 1)
+}

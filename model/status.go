@@ -38,8 +38,8 @@ func (s Status) Succeeded() bool { return s == StatusSuccess || s == StatusCompl
 // retries. The other kinds do not count.
 //
 //	error        the handler returned an error
-//	fatal        the handler returned Fatal: no retry follows
-//	plan_error   the handler returned PlanError: no retry follows, and the plan of the step is ERROR
+//	fatal        the handler returned Fatal, or reported fatal: no retry follows
+//	plan_error   the handler returned or reported PlanError: no retry follows, and the plan of the step is ERROR
 //	panic        the handler panicked
 //	timeout      the execution ran past its deadline
 //	lapsed       the lease expired without a ping

@@ -31,7 +31,7 @@ const maxCompletionBytes = input.MaxResultBytes + 4<<10
 
 // CompletionHandler accepts the completions of ASYNC targets: POST or PUT
 // /api/v1/callbacks/{token} with {"result": any JSON} or {"error": "why it failed"}. An error is
-// retried as the rule says, unless "fatal" is true. A field that is null counts as absent, and an
+// retried as the rule says, unless "fatal" or "plan_error" is true. A field that is null counts as absent, and an
 // empty body is a success without a result. A token is valid for one completion, from the call of
 // the target until the rule's callback timeout. A refused completion is answered with
 // {"error": "...", "reason": "..."}:
@@ -76,9 +76,10 @@ func refuse(status int, reason, text string) (int, completionAnswer) {
 
 // completionBody is what a target sends.
 type completionBody struct {
-	Result json.RawMessage `json:"result"`
-	Error  *string         `json:"error"`
-	Fatal  bool            `json:"fatal"`
+	Result    json.RawMessage `json:"result"`
+	Error     *string         `json:"error"`
+	Fatal     bool            `json:"fatal"`
+	PlanError bool            `json:"plan_error"`
 }
 
 func takeCompletion(ctx context.Context, p *producer.Producer, method, token string, body io.Reader) (int, completionAnswer) {
@@ -104,7 +105,7 @@ func takeCompletion(ctx context.Context, p *producer.Producer, method, token str
 		return status, answer
 	}
 	if b.Error != nil {
-		_, err = p.Fail(ctx, token, *b.Error, producer.Failure{Fatal: b.Fatal})
+		_, err = p.Fail(ctx, token, *b.Error, producer.Failure{Fatal: b.Fatal, PlanError: b.PlanError})
 	} else {
 		_, err = p.Complete(ctx, token, b.Result)
 	}
@@ -151,8 +152,8 @@ func readCompletion(body io.Reader) (b completionBody, status int, err error) {
 		return b, http.StatusBadRequest, errors.New(`the body is not {"result": ...} or {"error": "..."}: ` + err.Error())
 	case b.Error != nil && len(b.Result) > 0:
 		return b, http.StatusBadRequest, errors.New("the body has both result and error; want one of them")
-	case b.Error == nil && b.Fatal:
-		return b, http.StatusBadRequest, errors.New("fatal is true without an error")
+	case b.Error == nil && (b.Fatal || b.PlanError):
+		return b, http.StatusBadRequest, errors.New("fatal or plan_error is true without an error")
 	case len(b.Result) > input.MaxResultBytes:
 		return b, http.StatusRequestEntityTooLarge, errors.New("the result is larger than 1 MiB")
 	default:
@@ -187,7 +188,7 @@ func usable(ctx context.Context, p *producer.Producer, method string, h input.Ha
 		return refuse(http.StatusGone, "gone", "the run has ended as "+string(t.Status))
 	case w.Open():
 		return http.StatusOK, completionAnswer{}
-	case w.FailKind == "", w.FailKind == failkind.Error, w.FailKind == failkind.Fatal:
+	case w.FailKind == "", w.FailKind == failkind.Error, failkind.Final(w.FailKind):
 		return refuse(http.StatusConflict, "repeated", "the run is already completed: "+outcomeText(w))
 	default:
 		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion ("+string(w.FailKind)+"): "+w.FailReason)

@@ -20,6 +20,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -199,6 +200,19 @@ func TestACompletionDecidesARunOfAnAsyncTargetOnce(t *testing.T) {
 	status, a = post(t, <-urls, `{"error": "no rows"}`) // before the park, or after it
 	require.Equal(t, 200, status, a)
 	require.Equal(t, "no rows", h.ends(r, schedule.RunFailed).Error)
+
+	r = h.start(&to)
+	back = <-urls
+	status, a = post(t, back, `{"plan_error": true}`)
+	require.Equal(t, 400, status, a)
+	status, a = post(t, back, `{"error": "no such region", "plan_error": true}`)
+	require.Equal(t, 200, status, a)
+	task, err = h.prod.Get(t.Context(), h.ends(r, schedule.RunFailed).TaskID)
+	require.NoError(t, err)
+	require.Equal(t, failkind.PlanError, task.WorkerStates[0].FailKind)
+	status, a = post(t, back, ``)
+	require.Equal(t, 409, status, a)
+	require.Equal(t, "repeated", a.Reason)
 }
 
 func TestNullInACompletionIsAbsentAndItMayBePut(t *testing.T) {

@@ -21,6 +21,8 @@ import (
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
+	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 func TestEachStepRunsOnceAndThePlanMovesToTheHistory(t *testing.T) {
@@ -138,6 +140,36 @@ func TestAPlanErrorTakesThePlanOutOfTheQueueUntilItIsReset(t *testing.T) {
 	require.Equal(t, 2, w.drain(mstest.SkipTime()).Executions)
 	require.Equal(t, []string{"1.0 OK report 1", "2.0 PLAN_ERROR there is no such region", "2.1 OK report 2", "3.0 OK report 3"}, w.results(p.ID))
 	require.Equal(t, int64(3), w.get(p.ID).RealRepet)
+}
+
+func TestAPlanErrorThatAWorkerReportsByPullTakesThePlanOutOfTheQueueUntilItIsReset(t *testing.T) {
+	w := newWorld(t)
+	sender, err := producer.New(producer.Config{Database: w.db})
+	require.NoError(t, err)
+	testdb.Closes(t, sender.Close)
+	p := w.publish(repeat.Spec{PlanID: "p", Station: "report", PlanType: repeat.Time, PlanTime: time.Now().Add(-time.Hour), NoKeep: true, Messages: []any{"x"}})
+	puller := pull.New(sender)
+	fetch := func() []pull.Fetched {
+		got, err := puller.Fetch(t.Context(), pull.FetchRequest{WorkerID: "python-1", Types: []string{"report"}})
+		require.NoError(t, err)
+		return got
+	}
+	got := fetch()
+	require.Len(t, got, 1)
+	task, err := puller.Fail(t.Context(), got[0].Handle, "there is no such region", producer.Failure{PlanError: true})
+	require.NoError(t, err)
+	require.Equal(t, model.StatusFailure, task.Status)
+	w.drain()
+	broken := w.get(p.ID)
+	require.Equal(t, repeat.StatusError, broken.Status)
+	require.Equal(t, repeat.StatePlanError, broken.LastState)
+	require.Equal(t, "there is no such region", broken.Reason)
+	require.Empty(t, fetch(), "no step of it is in the queue")
+
+	_, err = w.plans.Reset(t.Context(), p.ID)
+	require.NoError(t, err)
+	require.Equal(t, 1, w.drain(mstest.SkipTime()).Executions)
+	require.Equal(t, repeat.StatusFinish, w.get(p.ID).Status)
 }
 
 func TestADocumentThatSomebodyBrokeIsAPlanError(t *testing.T) {

@@ -36,6 +36,9 @@ const WithoutCallback CompleteOption = command.WithoutCallback
 type Failure struct {
 	// Fatal ends the task without a retry.
 	Fatal bool
+	// PlanError ends the task as Fatal does. If the task is a step of a plan, the plan can never be
+	// processed: it leaves the queue as ERROR until a person resets it (seed 001).
+	PlanError bool
 	// RetryAfter is the delay before the next attempt; 0 uses the retry strategy.
 	RetryAfter time.Duration
 }
@@ -43,5 +46,5 @@ type Failure struct {
 // Fail ends the execution as an error, as if its handler had returned it. Fail is idempotent: a
 // repeated call changes nothing and is not an error.
 func (p *Producer) Fail(ctx context.Context, handle, reason string, f Failure) (*model.Task, error) {
-	return p.room.Fail(ctx, handle, reason, f.Fatal, f.RetryAfter)
+	return p.room.Fail(ctx, handle, reason, command.Failure(f))
 }

@@ -116,6 +116,15 @@ func TestAFailureFromOutsideMaySetItsOwnDelayOrBeFatal(t *testing.T) {
 	task, err = b.p.Fail(t.Context(), b.Claim(never.ID, "w"), "gone", producer.Failure{Fatal: true})
 	require.NoError(t, err)
 	require.Equal(t, model.StatusFailure, task.Status)
+
+	noStep := b.send(mail{}) // for which a plan error is a fatal one
+	handle := b.Claim(noStep.ID, "w")
+	for range 2 { // the second: the answer to the first was lost
+		task, err = b.p.Fail(t.Context(), handle, "wrong plan", producer.Failure{Fatal: true, PlanError: true})
+		require.NoError(t, err)
+		require.Equal(t, model.StatusFailure, task.Status)
+		require.Equal(t, failkind.PlanError, task.WorkerStates[0].FailKind)
+	}
 }
 
 func TestAPingFromOutsideExtendsTheLeaseOfTheTask(t *testing.T) {
@@ -215,6 +224,8 @@ func TestABadCompletionIsRefusedByField(t *testing.T) {
 	_, err = b.p.Fail(t.Context(), handle, "", producer.Failure{RetryAfter: -1})
 	refused("retry_after", err)
 	_, err = b.p.Fail(t.Context(), handle, "", producer.Failure{RetryAfter: 1, Fatal: true})
+	refused("retry_after", err)
+	_, err = b.p.Fail(t.Context(), handle, "", producer.Failure{RetryAfter: 1, PlanError: true})
 	refused("retry_after", err)
 	require.Equal(t, model.StatusExecuting, b.get(s.ID).Status)
 }

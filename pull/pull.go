@@ -58,7 +58,7 @@ func (p *Puller) Complete(ctx context.Context, handle string, result any, opts .
 
 // Fail ends the execution as an error, see [producer.Producer.Fail].
 func (p *Puller) Fail(ctx context.Context, handle, reason string, f producer.Failure) (*model.Task, error) {
-	return p.room.Fail(ctx, handle, reason, f.Fatal, f.RetryAfter)
+	return p.room.Fail(ctx, handle, reason, command.Failure(f))
 }
 
 // GiveBack releases an execution without using a retry, as a worker does during shutdown: the

@@ -40,29 +40,42 @@ func Complete[O ~uint8](ctx context.Context, r *Room, handle string, result any,
 	return r.finish(ctx, "completing", h, out)
 }
 
-// Fail ends the execution as an error. A fatal one ends the task; retryAfter, when not 0, is
-// the delay before the next try.
-func (r *Room) Fail(ctx context.Context, handle, reason string, fatal bool, retryAfter time.Duration) (*model.Task, error) {
+// Failure is the producer's type of that name.
+type Failure struct {
+	Fatal, PlanError bool
+	RetryAfter       time.Duration
+}
+
+func (f *Failure) kind() model.FailKind {
+	switch {
+	case f.PlanError:
+		return failkind.PlanError
+	case f.Fatal:
+		return failkind.Fatal
+	default:
+		return failkind.Error
+	}
+}
+
+// Fail ends the execution as an error.
+func (r *Room) Fail(ctx context.Context, handle, reason string, f Failure) (*model.Task, error) {
 	h, err := input.ParseHandle(handle)
 	if err != nil {
 		return nil, fmt.Errorf("failing an execution: %w", err)
 	}
 	err = ValidText("reason", reason)
-	if err == nil && (retryAfter < 0 || retryAfter > input.MaxDuration) {
-		err = input.Invalid("retry_after", "is %v; want 0 to ten years", retryAfter)
+	if err == nil && (f.RetryAfter < 0 || f.RetryAfter > input.MaxDuration) {
+		err = input.Invalid("retry_after", "is %v; want 0 to ten years", f.RetryAfter)
 	}
-	if err == nil && fatal && retryAfter > 0 {
-		err = input.Invalid("retry_after", "is %v, but a fatal failure is not retried", retryAfter)
+	out := lifecycle.Failed(f.kind(), reason)
+	if err == nil && failkind.Final(out.Kind) && f.RetryAfter > 0 {
+		err = input.Invalid("retry_after", "is %v, but a fatal failure or a plan error is not retried", f.RetryAfter)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("failing an execution of task %s: %w", h.TaskID, err)
 	}
-	out := lifecycle.Failed(failkind.Error, reason)
-	if fatal {
-		out.Kind = failkind.Fatal
-	}
-	if retryAfter > 0 {
-		out = out.After(retryAfter)
+	if f.RetryAfter > 0 {
+		out = out.After(f.RetryAfter)
 	}
 	return r.finish(ctx, "failing", h, out)
 }

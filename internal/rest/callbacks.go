@@ -12,9 +12,10 @@ import (
 
 // completion is what a target sends, see periodic.CompletionHandler.
 type completion struct {
-	Result any     `json:"result,omitempty" doc:"result of the run, at most 1 MiB"`
-	Error  *string `json:"error,omitempty" nullable:"true" doc:"why the run failed; excludes result"`
-	Fatal  bool    `json:"fatal,omitempty" doc:"no retry helps; only with error"`
+	Result    any     `json:"result,omitempty" doc:"result of the run, at most 1 MiB"`
+	Error     *string `json:"error,omitempty" nullable:"true" doc:"why the run failed; excludes result"`
+	Fatal     bool    `json:"fatal,omitempty" doc:"no retry helps; only with error"`
+	PlanError bool    `json:"plan_error,omitempty" doc:"as fatal, with the failure kind plan_error; only with error"`
 }
 
 type completed struct {

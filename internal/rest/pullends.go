@@ -28,6 +28,7 @@ type failing struct {
 	Handle     string         `json:"handle,omitzero" doc:"of the fetch"`
 	Reason     string         `json:"reason,omitzero" doc:"the error's text"`
 	Fatal      bool           `json:"fatal,omitzero" doc:"no retry can help"`
+	PlanError  bool           `json:"plan_error,omitzero" doc:"the plan of the step can never be processed: the task ends as after fatal, and its plan is ERROR until a person resets it"`
 	RetryAfter *form.Duration `json:"retry_after,omitzero" doc:"when to retry, in place of the task's own delay"`
 }
 
@@ -64,7 +65,7 @@ func (f *failing) do(ctx context.Context, s *API) (*model.Task, error) {
 	if f.RetryAfter != nil {
 		after = time.Duration(*f.RetryAfter)
 	}
-	return s.puller.Fail(ctx, f.Handle, f.Reason, producer.Failure{Fatal: f.Fatal, RetryAfter: after})
+	return s.puller.Fail(ctx, f.Handle, f.Reason, producer.Failure{Fatal: f.Fatal, PlanError: f.PlanError, RetryAfter: after})
 }
 
 func (f *returning) do(ctx context.Context, s *API) (*model.Task, error) {

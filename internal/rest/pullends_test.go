@@ -50,6 +50,19 @@ func TestManyExecutionsEndInOneRequestWithAnAnswerForEach(t *testing.T) {
 	require.Contains(t, errs, "body.complete[1].handle")
 }
 
+func TestAWorkerReportsAPlanError(t *testing.T) {
+	w := newWorld(t)
+	w.sends("mail", 2)
+	h := w.fetch("mail", 2)
+	one := w.ok("POST", "/api/v1/pull/fail", fmt.Sprintf(`{"handle": %q, "reason": "no such region", "plan_error": true}`, h[0]))
+	require.Equal(t, "Failure", at(one, "status"))
+	require.Equal(t, "plan_error", at(one, "worker_states.0.fail_kind"))
+	many := w.ok("POST", "/api/v1/pull/ends", fmt.Sprintf(`{"fail": [{"handle": %q, "reason": "no such region", "plan_error": true}]}`, h[1]))
+	require.Equal(t, "Failure", at(many, "fail.0.status"))
+	task := w.ok("GET", "/api/v1/tasks/"+at(many, "fail.0.id").(string), "")
+	require.Equal(t, "plan_error", at(task, "worker_states.0.fail_kind"))
+}
+
 func TestProgressIsSeenAndACheckpointComesWithTheNextFetch(t *testing.T) {
 	w := newWorld(t)
 	w.sends("mail", 1)

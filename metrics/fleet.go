@@ -116,7 +116,7 @@ var ofFleet = []metric[fleet]{
 				}
 			}
 		}},
-	{"workers", gauge, "Live workers and engines, by how they hear of work: watching, polling, off.", []string{"stream"},
+	{"workers", gauge, "Live workers and engines, by how they hear of work: watching, polling, off (engines), pulling.", []string{"stream"},
 		func(f fleet, emit emit) {
 			for _, w := range f.Workers {
 				emit(w.N, w.Stream)

@@ -89,7 +89,7 @@ const (
 // will tell, because somebody deleted a task by hand, or parts of the database were restored.
 func (p planner) Sweep(ctx context.Context) (failed error) {
 	now := p.store.Clock.Now()
-	served := map[string]bool{}
+	serving := map[string][]store.Worker{} // by station
 	for after := (*repeat.Plan)(nil); ; {
 		late, unread, err := p.store.Plans.Late(ctx, now.Add(-unservedAfter), after, perSweep)
 		if err != nil {
@@ -101,7 +101,7 @@ func (p planner) Sweep(ctx context.Context) (failed error) {
 		if len(late) == 0 {
 			return failed
 		}
-		if err := p.sweepLate(ctx, late, served, now); store.Outage(err) {
+		if err := p.sweepLate(ctx, late, serving, now); store.Outage(err) {
 			return errors.Join(failed, err)
 		} else if err != nil { // it concerns these alone
 			failed = errors.Join(failed, err)
@@ -115,7 +115,7 @@ func endPending(t *model.Task) bool {
 	return slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomePlan })
 }
 
-func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[string]bool, now time.Time) (failed error) {
+func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, serving map[string][]store.Worker, now time.Time) (failed error) {
 	ids := make([]string, len(late))
 	for i, doc := range late {
 		ids[i] = stepplan.TaskID(doc, doc.Step)
@@ -127,12 +127,12 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[
 	for i, doc := range late {
 		t, there := lives[ids[i]]
 		waits := there && t != nil && (t.Status == model.StatusNew || t.Status == model.StatusError)
-		if _, asked := served[doc.Station]; waits && !asked {
-			alive, err := p.store.Workers.Alive(ctx, []string{doc.Station})
+		if _, asked := serving[doc.Station]; waits && !asked {
+			workers, err := p.store.Workers.Serving(ctx, doc.Station, now)
 			if err != nil {
 				return errors.Join(failed, err)
 			}
-			served[doc.Station] = len(alive) > 0
+			serving[doc.Station] = workers
 		}
 		planned := slices.ContainsFunc(doc.Planned, func(pl repeat.Planned) bool { return pl.Do != stepplan.DoSend })
 		lost := now.Sub(doc.UpdatedAt) >= lostAfter && now.Sub(doc.PlanTime) >= lostAfter
@@ -145,7 +145,7 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[
 			})
 		case waits && doc.LastState == repeat.StateNoWorker: // it is known
 			continue
-		case waits && served[doc.Station], there && t == nil:
+		case waits && slices.ContainsFunc(serving[doc.Station], func(w store.Worker) bool { return w.Takes(t) }), there && t == nil:
 			continue
 		case there && ofPlan(t) != doc.ID:
 			_, err = p.change(ctx, "noting that another task has the key of a step of", doc.ID, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {

@@ -7,9 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/plan/repeat"
+	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 // sweep sweeps after some time. Everything that it finds, it finds once.
@@ -118,4 +121,50 @@ func TestNobodySaysOfAStationThatIsServedThatItIsNot(t *testing.T) {
 	w.sweep(2 * time.Minute)
 	w.sweep(10 * time.Minute)
 	require.Equal(t, p.Rev, w.get(p.ID).Rev)
+}
+
+// live has the workers heard of for as long as the sweeps skip.
+func (w *world) live(more bson.D) {
+	w.t.Helper()
+	r, err := w.db.Collection("workers").UpdateMany(w.t.Context(), bson.D{}, bson.D{{Key: "$set", Value: append(bson.D{{Key: "heartbeat_at", Value: time.Now().Add(time.Hour)}}, more...)}})
+	require.NoError(w.t, err)
+	require.NotZero(w.t, r.MatchedCount)
+}
+
+func TestAStationIsServedByAWorkerThatPulls(t *testing.T) {
+	for _, request := range []pull.FetchRequest{
+		{WorkerID: "python-1", Types: []string{"report"}},
+		{WorkerID: "python-1", Categories: []string{"figures"}},
+	} {
+		w := newWorld(t)
+		sender, err := producer.New(producer.Config{Database: w.db})
+		require.NoError(t, err)
+		testdb.Closes(t, sender.Close)
+		_, err = pull.New(sender).Fetch(t.Context(), request)
+		require.NoError(t, err)
+		_, err = w.db.Collection("task_types").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "report"}, {Key: "category", Value: "figures"}})
+		require.NoError(t, err)
+		p := w.publish(every("p", 1))
+		w.live(nil)
+		w.sweep(2 * time.Minute)
+		require.Equal(t, p.Rev, w.get(p.ID).Rev)
+	}
+}
+
+func TestAStationIsNotServedByAWorkerThatTakesNoSuchTask(t *testing.T) {
+	for _, but := range []bson.E{
+		{Key: "only", Value: bson.D{{Key: "tenants", Value: bson.A{"acme"}}}},
+		{Key: "draining", Value: true},
+	} {
+		w := newWorld(t)
+		p := w.publish(every("p", 1))
+		acme := w.publish(every("q", 1, func(s *repeat.Spec) { s.Tenant = "acme" }))
+		w.served()
+		w.live(bson.D{but})
+		w.sweep(2 * time.Minute)
+		require.Equal(t, repeat.StateNoWorker, w.get(p.ID).LastState, but.Key)
+		if but.Key == "only" {
+			require.Equal(t, acme.Rev, w.get(acme.ID).Rev)
+		}
+	}
 }

@@ -140,6 +140,9 @@ func (f *fetch) run(ctx context.Context) (err error) {
 	if only := f.conditions(); !lifecycle.Unconditional(only) {
 		f.only = only
 	}
+	if types := slices.DeleteFunc(slices.Clone(f.Types), input.OwnType); len(types) == len(f.Types) || len(types) > 0 {
+		f.p.known.fetches(ctx, f.WorkerID, types, f.conditions())
+	}
 	f.seeker = f.p.memory.seeker(claim.Finder{Store: f.p.room.Store, Types: f.p.room.Types, WorkerID: f.WorkerID, Only: f.only})
 	f.claimer = f.newClaimer(ctx)
 	if err := f.chooseTypes(ctx); err != nil || len(f.types) == 0 {

@@ -52,6 +52,9 @@ func (p *Puller) ping(ctx context.Context, h input.Handle) (Pinged, error) {
 	if w == nil || !w.Open() || t.Generation != h.Generation {
 		return Pinged{}, model.ErrFenced
 	}
+	if w.Pulled {
+		p.known.pings(ctx, w.WorkerID)
+	}
 	eff := lifecycle.EffectiveFor(t, w, p.room.Types.Options(t.Type))
 	stop := !t.CancelRequestedAt.IsZero() || lifecycle.MustStop(t, w.WorkerID)
 	out := Pinged{Until: w.PingExpireTime, CancelRequested: stop, PingInterval: eff.PingInterval}

@@ -12,7 +12,7 @@
 //
 // Where to look: fetch.go for one fetch, claim.go for due tasks, crowd.go and gathered.go for what
 // fetches share, takeover.go and observe.go for lapsed leases, memory.go and seeker.go for what a
-// process remembers between fetches, ping.go for leases.
+// process remembers between fetches, ping.go for leases, known.go for what others learn of the workers.
 package pull
 
 import (
@@ -34,6 +34,7 @@ type Puller struct {
 	memory   *memory
 	gathered *gathered
 	watch    *observer
+	known    *known
 	log      zerolog.Logger
 }
 
@@ -44,7 +45,7 @@ type Puller struct {
 // lapse; another puller may ping and end them.
 func New(p *producer.Producer) *Puller {
 	r := command.Of(p)
-	out := &Puller{room: r, memory: newMemory(r.Store), gathered: newGathered(r.Store), log: r.Log}
+	out := &Puller{room: r, memory: newMemory(r.Store), gathered: newGathered(r.Store), log: r.Log, known: &known{store: r.Store, log: r.Log}}
 	out.watch = newObserver(r.Store, out.memory.trust)
 	r.Listen(out.memory.hear)
 	r.AtClose(out.watch.close)

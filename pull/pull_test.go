@@ -65,6 +65,7 @@ type process struct {
 	*sundial
 	database *mongo.Database
 	writes   atomic.Int64 // commands that change documents
+	beats    atomic.Int64 // those of them that are about workers
 	t        *testing.T
 }
 
@@ -79,6 +80,9 @@ func newProcess(t *testing.T) *process {
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if e.CommandName == "update" || e.CommandName == "findAndModify" {
 				p.writes.Add(1)
+				if e.Command.Lookup(e.CommandName).StringValue() == "workers" {
+					p.beats.Add(1)
+				}
 			}
 		},
 	}))

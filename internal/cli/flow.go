@@ -61,7 +61,7 @@ func (f *flowsCommand) onFlow(do func(ctx context.Context, c *connection, id str
 
 // sayIdle warns when no process runs an engine, so that a flow does not go on.
 func (f *flowsCommand) sayIdle(ctx context.Context, c *connection) error {
-	served, err := c.served(ctx, flowplan.EngineType)
+	served, err := c.served(ctx, flowplan.EngineType, "")
 	if err == nil && !served {
 		f.say("no flow engine is running, so no flow continues; start one with: mscheduler work --flow")
 	}

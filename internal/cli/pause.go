@@ -72,7 +72,7 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string, do func(ctx context
 // warnUnknown warns about types without definition, tasks and workers: probably typing errors.
 func (a *app) warnUnknown(ctx context.Context, c *connection, types []string) error {
 	for _, t := range types {
-		known, err := c.knows(ctx, t)
+		known, err := c.knows(ctx, t, "")
 		if err != nil {
 			return err
 		}
@@ -106,25 +106,43 @@ func unserved(typ string) string {
 // tasks are stored and wait for a worker, so an error of this check does not fail the send.
 func (a *app) warnUnserved(ctx context.Context, c *connection, types []string) {
 	for _, t := range types {
-		if known, err := c.knows(ctx, t); err == nil && !known {
-			a.say("%s; the task is stored and waits for a worker", unserved(t))
-		}
+		a.warnUntaken(ctx, c, t, "")
 	}
 }
 
-// knows reports whether the type has a definition or a live worker.
-func (c *connection) knows(ctx context.Context, typ string) (bool, error) {
+// warnUntaken warns as warnUnserved about the type of one sent task: it needs a worker that takes the task.
+func (a *app) warnUntaken(ctx context.Context, c *connection, typ, taskID string) {
+	if known, err := c.knows(ctx, typ, taskID); err == nil && !known {
+		a.say("%s; the task is stored and waits for a worker", unserved(typ))
+	}
+}
+
+// knows reports whether the type has a definition or a live worker that takes the task; "" = any task.
+func (c *connection) knows(ctx context.Context, typ, taskID string) (bool, error) {
 	_, err := c.store.Types.Get(ctx, typ)
 	if !errors.Is(err, store.ErrNoType) {
 		return err == nil, err
 	}
-	return c.served(ctx, typ)
+	return c.served(ctx, typ, taskID)
 }
 
-// served reports whether a live worker runs tasks of the type.
-func (c *connection) served(ctx context.Context, typ string) (bool, error) {
-	workers, err := c.store.Workers.List(ctx)
-	return slices.ContainsFunc(workers, func(w store.Worker) bool { return w.Alive(c.at) && slices.Contains(w.Types, typ) }), err
+// served reports whether a live worker runs tasks of the type, and takes the task; "" = any, as for one that is
+// not stored.
+func (c *connection) served(ctx context.Context, typ, taskID string) (bool, error) {
+	workers, err := c.store.Workers.Serving(ctx, typ, c.at)
+	if err != nil {
+		return false, err
+	}
+	takes := func(w store.Worker) bool { return !w.Draining }
+	if taskID != "" {
+		switch t, err := c.store.Tasks.Get(ctx, taskID); {
+		case err == nil:
+			takes = func(w store.Worker) bool { return w.Takes(t) }
+		case !errors.Is(err, store.ErrNotFound):
+			return false, err
+		}
+	}
+	return slices.ContainsFunc(workers, takes), nil
 }
 
 // printPaused says what is paused now.

@@ -54,7 +54,7 @@ func (r *rulesCommand) onRule(do func(ctx context.Context, c *connection, rule *
 
 // sayIdle tells when nobody decides ticks.
 func (r *rulesCommand) sayIdle(ctx context.Context, c *connection) error {
-	served, err := c.served(ctx, tickplan.EngineType)
+	served, err := c.served(ctx, tickplan.EngineType, "")
 	if err == nil && !served {
 		r.say("no rule fires, because no process decides ticks; start one with: mscheduler work --periodic")
 	}

@@ -64,7 +64,7 @@ func (p *plansCommand) onPlan(do func(ctx context.Context, c *connection, id str
 
 // sayIdle warns when no process runs an engine, so that no plan goes on.
 func (p *plansCommand) sayIdle(ctx context.Context, c *connection) error {
-	served, err := c.served(ctx, stepplan.EngineType)
+	served, err := c.served(ctx, stepplan.EngineType, "")
 	if err == nil && !served {
 		p.say("no plan engine is running, so no plan gets beyond the step that waits; start one with: mscheduler work --plan")
 	}

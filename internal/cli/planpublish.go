@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -139,7 +140,7 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 		return err
 	}
 	views := []json.RawMessage{}
-	types := []string{}
+	first := map[string]string{} // a step, by station
 	runs := false
 	for some := range slices.Chunk(specs, maxPublished) {
 		docs, err := c.plans.PublishMany(ctx, some)
@@ -165,8 +166,8 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 			if doc.Status.Over() {
 				continue
 			}
-			if runs = true; !slices.Contains(types, doc.Station) && len(types) < maxTypesChecked {
-				types = append(types, doc.Station)
+			if runs = true; first[doc.Station] == "" && len(first) < maxTypesChecked {
+				first[doc.Station] = stepplan.TaskID(doc, doc.Step)
 			}
 		}
 	}
@@ -178,6 +179,8 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 	if !runs {
 		return nil
 	}
-	p.warnUnserved(ctx, c, types)
+	for _, station := range slices.Sorted(maps.Keys(first)) {
+		p.warnUntaken(ctx, c, station, first[station])
+	}
 	return p.sayIdle(ctx, c)
 }

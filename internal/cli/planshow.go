@@ -44,7 +44,7 @@ func (p *plansCommand) show() *cobra.Command {
 			if err := p.print(planFields(doc, c.at)); err != nil || doc.Status.Over() {
 				return err
 			}
-			served, err := c.served(ctx, doc.Station)
+			served, err := c.served(ctx, doc.Station, stepplan.TaskID(doc, doc.Step))
 			if err != nil {
 				return err
 			}

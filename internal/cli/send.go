@@ -141,7 +141,7 @@ func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) erro
 	}
 	a.made(audit.Thing{Kind: audit.Task, ID: sent.ID})
 	if sent.Created {
-		a.warnUnserved(ctx, c, []string{it.Type})
+		a.warnUntaken(ctx, c, it.Type, sent.ID)
 	}
 	if wait {
 		succeeded, err := a.await(ctx, c, sent)

@@ -52,7 +52,7 @@ type sender struct {
 	bar *progressbar.ProgressBar
 	fileResult
 
-	created map[string]bool // the types of tasks that did not exist; at most maxTypesChecked
+	created map[string]string // a task that did not exist, by type; at most maxTypesChecked
 	items   []producer.JSONItem
 	lines   []int // the line of each item
 	bytes   int
@@ -65,7 +65,7 @@ func (a *app) sendFile(ctx context.Context, f fileSend) error {
 	}
 	defer func() { _ = in.Close() }() // only read
 	f.file = fileName(f.file)
-	s := &sender{app: a, fileSend: f, created: map[string]bool{}, bar: a.bar(size, "sending", progressbar.OptionShowBytes(true))}
+	s := &sender{app: a, fileSend: f, created: map[string]string{}, bar: a.bar(size, "sending", progressbar.OptionShowBytes(true))}
 	if !f.dryRun {
 		if s.c, err = a.connect(ctx); err != nil {
 			return err
@@ -75,7 +75,9 @@ func (a *app) sendFile(ctx context.Context, f fileSend) error {
 	a.counts(int64(s.Created))
 	_ = s.bar.Finish() // what it draws is not the result
 	if s.c != nil {
-		a.warnUnserved(ctx, s.c, slices.Sorted(maps.Keys(s.created)))
+		for _, typ := range slices.Sorted(maps.Keys(s.created)) {
+			a.warnUntaken(ctx, s.c, typ, s.created[typ])
+		}
 	}
 	return s.report(err)
 }
@@ -187,7 +189,7 @@ func (s *sender) count(sent []producer.Sent) {
 		if x.Created {
 			s.Created++
 			if _, typ, _, err := input.ParseTaskID(x.ID); err == nil && len(s.created) < maxTypesChecked {
-				s.created[typ] = true
+				s.created[typ] = x.ID
 			}
 		} else {
 			s.Existed++

@@ -88,6 +88,21 @@ func TestSendToATypeThatNobodyServesWarns(t *testing.T) {
 	require.NotContains(t, s.ok("send", "exec", "--args", `{"argv":["true"]}`).stderr, "unknown type", "a worker serves it")
 }
 
+func TestSendWarnsIfNoWorkerTakesTheTask(t *testing.T) {
+	s := newSession(t)
+	s.worker("--tenant", "acme")
+	const warning = `unknown type "exec"`
+	send := func(tenant string) string {
+		return s.ok("send", "exec", "--tenant", tenant, "--args", `{"argv":["true"]}`).stderr
+	}
+	require.NotContains(t, send("acme"), warning)
+	require.Contains(t, send("beta"), warning)
+	s.stdin = `{"type": "exec", "tenant": "beta", "args": {"argv": ["true"]}}` + "\n"
+	require.Contains(t, s.ok("send", "--file", "-").stderr, warning)
+	s.stdin = `{"type": "exec", "tenant": "acme", "args": {"argv": ["true"]}}` + "\n"
+	require.NotContains(t, s.ok("send", "--file", "-").stderr, warning)
+}
+
 func TestAWorkerTakesOnlyWhatItsFlagsName(t *testing.T) {
 	s := newSession(t)
 	send := func(key string, flags ...string) string {

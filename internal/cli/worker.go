@@ -20,7 +20,7 @@ func (a *app) workerCommand() *cobra.Command {
 	var all bool
 	list := &cobra.Command{
 		Use: "list", Short: "List live workers", Args: noArgs,
-		Long: "List live workers: those with a heartbeat within the last three intervals. A worker disappears\nwhen it stops gracefully. --all lists killed workers for a day. CLOCK is the machine's clock minus\nthe database's. Workers use the database's time.",
+		Long: "List live workers: those with a heartbeat within the last three intervals. A worker disappears\nwhen it stops gracefully. --all lists killed workers for a day. CLOCK is the machine's clock minus\nthe database's. Workers use the database's time. Workers that pull are\nlisted while they fetch or ping.",
 		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 			workers, err := c.store.Workers.List(ctx)
 			if err != nil {

@@ -269,16 +269,18 @@ func (d *doctor) workers(ctx context.Context) {
 		return
 	}
 	served := map[string]*takers{}
-	alive := 0
+	serves := func(w *store.Worker, typ string) {
+		if served[typ] == nil {
+			served[typ] = &takers{}
+		}
+		served[typ].add(lifecycle.ConditionsFor(w.Only, typ))
+	}
+	all = slices.DeleteFunc(all, func(w store.Worker) bool { return !w.Alive(d.now) })
+	alive := len(all)
+	all = slices.DeleteFunc(all, func(w store.Worker) bool { return w.Draining })
 	for i := range all {
-		if w := &all[i]; w.Alive(d.now) {
-			alive++
-			for _, t := range w.Types {
-				if served[t] == nil {
-					served[t] = &takers{}
-				}
-				served[t].add(lifecycle.ConditionsFor(w.Only, t))
-			}
+		for _, t := range all[i].Types {
+			serves(&all[i], t)
 		}
 	}
 	if alive == 0 {
@@ -293,6 +295,13 @@ func (d *doctor) workers(ctx context.Context) {
 	if err != nil {
 		d.fail("due tasks", err, "")
 		return
+	}
+	for _, t := range due {
+		for i := range all {
+			if w := &all[i]; w.Serves(t.Type) && !slices.Contains(w.Types, t.Type) { // it pulls by categories
+				serves(w, t.Type)
+			}
+		}
 	}
 	d.dueTasks(ctx, due, served)
 }

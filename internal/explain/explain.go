@@ -17,7 +17,9 @@ type Worker struct {
 	Types       []string
 	Only        *lifecycle.Conditions // restrict the tasks that it takes; nil = takes every task
 	Concurrency int
-	Running     int // at its last heartbeat
+	Running     int  // at its last heartbeat
+	Draining    bool // it claims nothing more
+	Pulls       bool // it says nothing of its slots
 }
 
 // Facts are the inputs of an explanation.
@@ -172,7 +174,7 @@ func (r *report) whoCould() {
 		r.Report.Workers = append(r.Report.Workers, v)
 		if v.May {
 			able++
-			if w.Running >= w.Concurrency {
+			if !w.Pulls && w.Running >= w.Concurrency {
 				busy++
 			}
 		}
@@ -227,10 +229,14 @@ func (r *report) verdict(w Worker) WorkerVerdict {
 	}
 	no := lifecycle.Claimable(t, w.ID, r.eff, r.Now)
 	switch {
+	case w.Draining:
+		return WorkerVerdict{ID: w.ID, Words: "no: it is being drained"}
 	case !lifecycle.ConditionsMet(w.Only, t):
 		return WorkerVerdict{ID: w.ID, Words: "no: it takes only " + lifecycle.ConditionsText(w.Only)}
 	case no == "" && lifecycle.HeldBack(t):
 		return WorkerVerdict{ID: w.ID, Words: "not now: the task waits for its limit_key"}
+	case no == "" && w.Pulls:
+		return WorkerVerdict{ID: w.ID, May: true, Words: "may claim it with its next fetch"}
 	case no == "":
 		words := fmt.Sprintf("may claim it (%d of %d slots busy)", w.Running, w.Concurrency)
 		return WorkerVerdict{ID: w.ID, May: true, Words: words}
@@ -238,9 +244,9 @@ func (r *report) verdict(w Worker) WorkerVerdict {
 	return WorkerVerdict{ID: w.ID, Words: "not now: " + string(no)}
 }
 
-// takers are those whose conditions allow the task.
+// takers are those whose conditions allow the task, and that still claim.
 func (r *report) takers(serving []Worker) []Worker {
-	return slices.DeleteFunc(slices.Clone(serving), func(w Worker) bool { return !lifecycle.ConditionsMet(w.Only, r.Task) })
+	return slices.DeleteFunc(slices.Clone(serving), func(w Worker) bool { return w.Draining || !lifecycle.ConditionsMet(w.Only, r.Task) })
 }
 
 func (r *report) serving() []Worker {

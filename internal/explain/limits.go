@@ -1,6 +1,8 @@
 package explain
 
 import (
+	"slices"
+
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 )
@@ -8,6 +10,11 @@ import (
 // noneTakes explains a task that the conditions of all live workers of its type exclude.
 func (r *report) noneTakes(serving []Worker) {
 	t := r.Task
+	if !slices.ContainsFunc(serving, func(w Worker) bool { return !w.Draining }) {
+		r.because("All live workers of its type (%d) are being drained: they claim nothing more.", len(serving))
+		r.next("It waits for another worker, or until one of them is resumed.")
+		return
+	}
 	labels := "no tenant"
 	if t.Tenant != "" {
 		labels = "the tenant " + t.Tenant

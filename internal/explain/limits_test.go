@@ -107,3 +107,23 @@ func TestAReaderWhoSeesOneTenantIsToldNothingOfOthers(t *testing.T) {
 		})
 	}
 }
+
+func TestAWorkerThatDrainsTakesNothing(t *testing.T) {
+	drains := Worker{ID: "w1", Types: []string{"t"}, Concurrency: 10, Draining: true}
+	open := begin(t, now, lifecycle.Draft{}).doc
+	got := text(Explain(Facts{Task: open, Now: now, Workers: []Worker{drains}}))
+	require.Contains(t, got, "All live workers of its type (1) are being drained")
+	require.Contains(t, got, "w1 no: it is being drained")
+	got = text(Explain(Facts{Task: open, Now: now, Workers: []Worker{drains, {ID: "w2", Types: []string{"t"}, Concurrency: 10}}}))
+	require.Contains(t, got, "within seconds by the worker w2.")
+	beta := Worker{ID: "w2", Types: []string{"t"}, Concurrency: 10, Only: &lifecycle.Conditions{Tenants: []string{"beta"}}}
+	got = text(Explain(Facts{Task: open, Now: now, Workers: []Worker{drains, beta}}))
+	require.Contains(t, got, "It has no tenant. No live worker of its type (2) takes such a task.")
+}
+
+func TestAWorkerThatPullsSaysNothingOfItsSlots(t *testing.T) {
+	open := begin(t, now, lifecycle.Draft{}).doc
+	got := text(Explain(Facts{Task: open, Now: now, Workers: []Worker{{ID: "w1", Types: []string{"t"}, Pulls: true}}}))
+	require.Contains(t, got, "w1 may claim it with its next fetch")
+	require.Contains(t, got, "within seconds by the worker w1.")
+}

@@ -5,6 +5,7 @@ package facts
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/mscheduler/mscheduler/internal/explain"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -71,10 +72,22 @@ func of(ctx context.Context, s *store.Store, t *model.Task) (explain.Facts, erro
 	}
 	for i := range workers {
 		if w := &workers[i]; w.Alive(f.Now) {
-			f.Workers = append(f.Workers, explain.Worker{ID: w.ID, Types: w.Types, Only: w.Only, Concurrency: w.Concurrency, Running: w.Running})
+			f.Workers = append(f.Workers, workerFor(w, t.Type))
 		}
 	}
 	return f, nil
+}
+
+// workerFor is a worker as a fact about a task of the type: one that serves the type names it.
+func workerFor(w *store.Worker, typ string) explain.Worker {
+	out := explain.Worker{
+		ID: w.ID, Types: w.Types, Only: w.Only, Concurrency: w.Concurrency, Running: w.Running,
+		Draining: w.Draining, Pulls: w.Stream == store.Pulling,
+	}
+	if w.Serves(typ) && !slices.Contains(out.Types, typ) { // it pulls by categories
+		out.Types = []string{typ}
+	}
+	return out
 }
 
 // Type is what is stored of a type; nil = nothing.

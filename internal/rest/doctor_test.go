@@ -37,6 +37,12 @@ func TestTheDeploymentIsExamined(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, names, "doctor_probe")
 
+	w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "py-1", "categories": ["figures"]}`)
+	pulled := newWorld(t, func(c *rest.Config) { c.Database = w.db }) // which has examined nothing yet
+	checks = found(pulled.ok("GET", "/api/v1/doctor", ""))
+	require.Contains(t, checks["workers"], "ok: 1 lives")
+	require.Contains(t, checks["due tasks"], "warn: no live worker of type lonely takes")
+
 	require.NoError(t, w.db.Collection("tasks").Indexes().DropAll(t.Context()))
 	require.Equal(t, first, w.ok("GET", "/api/v1/doctor", ""), "ten seconds have not passed")
 	other := newWorld(t, func(c *rest.Config) { c.Database = w.db }) // which has examined nothing yet

@@ -75,7 +75,7 @@ func (s *API) addWorkers() {
 	change := rule{access.Operator, everyTenant}
 	add(s, change, op("drain-worker", "drain", "Drain a worker: it claims nothing more and finishes what it holds",
 		"The worker hears of it with its next heartbeat, within 30 seconds. With stop it then stops: `mscheduler work` exits, `serve` and `dev` go on without it until somebody restarts them. The request is for one process: a worker that starts again under the id works. "+
-			"A worker that is dead, or that refuses such requests, is a 409. Workers that pull have no document here: they stop by fetching no more."), func(ctx context.Context, in *struct {
+			"A worker that is dead, or that refuses such requests, is a 409. Workers that pull refuse, too: they stop by fetching no more."), func(ctx context.Context, in *struct {
 		WorkerPath
 		Body *body[draining]
 	}) (*workerAnswer, error) {

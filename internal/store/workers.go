@@ -12,7 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // HeartbeatInterval is how often a process writes its workers document.
@@ -28,7 +30,7 @@ type Worker struct {
 	Only        *lifecycle.Conditions `bson:"only,omitempty"` // what it takes of them; nil = everything
 	Concurrency int                   `bson:"concurrency"`
 	Running     int                   `bson:"running"`
-	Stream      string                `bson:"stream"` // off, watching, polling
+	Stream      string                `bson:"stream"` // off, watching, polling, pulling
 	StartedAt   time.Time             `bson:"started_at"`
 	HeartbeatAt time.Time             `bson:"heartbeat_at,omitempty"` // the database's clock
 	// ClockError is by how many milliseconds the clock of the worker's machine was ahead of the database's at the
@@ -65,6 +67,53 @@ func (w *Worker) Alive(now time.Time) bool {
 // silence is how long nothing is heard of a worker until it counts as dead.
 const silence = 3 * HeartbeatInterval
 
+// Pulling is the Stream of a worker that fetches by package pull. The process that answers it writes its
+// document, with what it fetches. If it fetches all types of its categories, it has no Types.
+const Pulling = "pulling"
+
+// Serves reports whether the worker claims tasks of the type.
+func (w *Worker) Serves(typ string) bool {
+	if w.Stream == Pulling && len(w.Types) == 0 {
+		return !input.OwnType(typ)
+	}
+	return slices.Contains(w.Types, typ)
+}
+
+// Takes reports whether the worker claims tasks like that one, if it is alive.
+func (w *Worker) Takes(t *model.Task) bool {
+	return !w.Draining && w.Serves(t.Type) && lifecycle.ConditionsMet(w.Only, t)
+}
+
+// Pulls writes the document of a worker that pulls: what it fetches, and that it is alive. If a live worker of
+// another kind has the id, its document stays as it is. Index: _id.
+func (s *Workers) Pulls(ctx context.Context, id string, types []string, only *lifecycle.Conditions) error {
+	set := bson.D{d("types", append([]string{}, types...)), d("concurrency", 0), d("running", 0), d("stream", Pulling), d("no_drain", true)}
+	var unset bson.D
+	for _, field := range []string{"host", "pid", "version", "started_at", "clock_error_ms", "drain", "draining"} {
+		unset = append(unset, d(field, ""))
+	}
+	if only != nil {
+		set = append(set, d("only", only))
+	} else {
+		unset = append(unset, d("only", ""))
+	}
+	mine := bson.A{bson.D{d("stream", Pulling)}, bson.D{d("heartbeat_at", bson.D{d("$lte", s.Clock.Now().Add(-silence))})}}
+	_, err := s.workers.UpdateOne(ctx, bson.D{d("_id", id), d("$or", mine)}, append(beats(), setAndUnset(set, unset)...), options.UpdateOne().SetUpsert(true))
+	if mongo.IsDuplicateKeyError(err) {
+		return nil
+	}
+	return explain(err, "writing the document of a worker that pulls")
+}
+
+// StillPulls notes that a worker that pulls is alive, if its document is there. Index: _id.
+func (s *Workers) StillPulls(ctx context.Context, id string) error {
+	_, err := s.workers.UpdateOne(ctx, bson.D{d("_id", id), d("stream", Pulling)}, beats())
+	return explain(err, "writing the document of a worker that pulls")
+}
+
+// beats sets the time of a heartbeat to the database's.
+func beats() bson.D { return bson.D{d("$currentDate", bson.D{d("heartbeat_at", true)})} }
+
 // Heartbeat writes the worker's document and reads the database's clock, in one round
 // trip and from the one server that owns the document. Index: _id.
 func (s *Workers) Heartbeat(ctx context.Context, w Worker) error {
@@ -95,7 +144,7 @@ func (s *Workers) Beat(ctx context.Context, w Worker, first bool) (*Drain, error
 	if first {
 		unset = append(unset, d("drain", ""))
 	}
-	update := append(bson.D{d("$currentDate", bson.D{d("heartbeat_at", true)})}, setAndUnset(set, unset)...)
+	update := append(beats(), setAndUnset(set, unset)...)
 	var doc Worker
 	err := s.workers.FindOneAndUpdate(ctx, bson.D{d("_id", w.ID)}, update, returnAfter().SetUpsert(true)).Decode(&doc)
 	if err != nil {
@@ -113,7 +162,7 @@ func (s *Workers) Beat(ctx context.Context, w Worker, first bool) (*Drain, error
 // [WorkerRefusedError]. Index: _id.
 func (s *Workers) AskToDrain(ctx context.Context, id string, ask Drain, now time.Time) (*Worker, error) {
 	set := bson.D{d("drain.stop", ask.Stop), d("drain.note", ask.Note), d("drain.by", ask.By)}
-	return s.ask(ctx, id, bson.D{d("heartbeat_at", bson.D{d("$gt", now.Add(-silence))}), d("no_drain", bson.D{d("$ne", true)})},
+	return s.ask(ctx, id, bson.D{heardOf(now), d("no_drain", bson.D{d("$ne", true)})},
 		bson.D{d("$set", set), d("$currentDate", bson.D{d("drain.at", true)})}, now)
 }
 
@@ -187,11 +236,22 @@ func (s *Workers) Page(ctx context.Context, after string, limit int, alive *bool
 	return workers, next, err
 }
 
+// Serving returns the live workers that claim tasks of the type, whichever of them. Index: heartbeat.
+func (s *Workers) Serving(ctx context.Context, typ string, now time.Time) ([]Worker, error) {
+	all, _, err := readReadable[Worker](ctx, s.core, s.workers, "looking for live workers", bson.D{
+		heardOf(now), d("$or", bson.A{bson.D{d("types", typ)}, bson.D{d("stream", Pulling), d("types", bson.A{})}}),
+	})
+	return all, err
+}
+
+// heardOf selects the workers that are alive.
+func heardOf(now time.Time) bson.E { return d("heartbeat_at", bson.D{d("$gt", now.Add(-silence))}) }
+
 // Alive returns the ids, ascending, of the workers that were heard of lately and serve one of the
-// types. Index: heartbeat.
+// types, less those that pull: these do not share the queue by rank. Index: heartbeat.
 func (s *Workers) Alive(ctx context.Context, types []string) (ids []string, err error) {
 	cur, err := s.workers.Find(ctx, bson.D{
-		d("heartbeat_at", bson.D{d("$gte", s.Clock.Now().Add(-silence))}), d("types", in(types)),
+		heardOf(s.Clock.Now()), d("types", in(types)), d("stream", bson.D{d("$ne", Pulling)}),
 	}, options.Find().SetProjection(bson.D{d("_id", 1)}).SetBatchSize(manyWorkers))
 	var docs []struct {
 		ID string `bson:"_id"`

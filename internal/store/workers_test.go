@@ -9,8 +9,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 func TestAliveAreThoseHeardOfLatelyThatServeATypeInTheOrderOfTheirIDs(t *testing.T) {
@@ -109,4 +111,83 @@ func TestAWorkerSaysByHowMuchItsClockIsWrong(t *testing.T) {
 			require.InDelta(t, by.Milliseconds(), *w.ClockError, float64(testdb.Patience.Milliseconds()))
 		}
 	}
+}
+
+func TestAWorkerThatPullsIsListedUnlessAnotherOfItsIDLives(t *testing.T) {
+	db := testdb.New(t)
+	s, err := store.Open(store.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(t.Context()))
+	silent := func(id string) {
+		_, err := db.Collection("workers").UpdateByID(t.Context(), id, bson.D{{Key: "$set", Value: bson.D{{Key: "heartbeat_at", Value: time.Now().Add(-time.Hour)}}}})
+		require.NoError(t, err)
+	}
+	get := func(id string) *store.Worker {
+		w, err := s.Workers.Get(t.Context(), id)
+		require.NoError(t, err)
+		return w
+	}
+	serving := func(typ string) (ids []string) {
+		all, err := s.Workers.Serving(t.Context(), typ, s.Clock.Now())
+		require.NoError(t, err)
+		for _, w := range all {
+			ids = append(ids, w.ID)
+		}
+		return ids
+	}
+	pulls := func(id string, types []string, only *lifecycle.Conditions) {
+		t.Helper()
+		require.NoError(t, s.Workers.Pulls(t.Context(), id, types, only))
+	}
+	acme, mails := &lifecycle.Conditions{Tenants: []string{"acme"}}, &lifecycle.Conditions{Categories: []string{"mail"}}
+	require.NoError(t, s.Workers.StillPulls(t.Context(), "a"))
+	require.Nil(t, get("a"), "nobody knows what it fetches")
+	pulls("a", []string{"t"}, acme)
+	pulls("b", nil, mails)
+	require.NoError(t, s.Workers.Heartbeat(t.Context(), store.Worker{ID: "c", Types: []string{"t"}, PID: 7, Stream: "watching"}))
+	pulls("c", []string{"other"}, nil)
+	require.Equal(t, []string{"t"}, get("c").Types, "a consumer lives")
+	require.Equal(t, acme, get("a").Only)
+	require.Equal(t, []string{"a", "b", "c"}, serving("t"))
+	require.Equal(t, []string{"b"}, serving("u"), "all types of its categories")
+	alive, err := s.Workers.Alive(t.Context(), []string{"t"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"c"}, alive, "those that pull share no queue by rank")
+	_, err = s.Workers.AskToDrain(t.Context(), "a", store.Drain{}, s.Clock.Now())
+	var refused *store.WorkerRefusedError
+	require.ErrorAs(t, err, &refused)
+
+	silent("a")
+	silent("c")
+	require.Equal(t, []string{"b"}, serving("t"))
+	require.NoError(t, s.Workers.StillPulls(t.Context(), "a"))
+	require.NoError(t, s.Workers.StillPulls(t.Context(), "c"))
+	require.Equal(t, []string{"a", "b"}, serving("t"), "the consumer is dead")
+	pulls("c", []string{"u"}, nil)
+	require.Equal(t, []string{"b", "c"}, serving("u"))
+	require.Zero(t, get("c").PID)
+	pulls("a", []string{"t"}, nil)
+	require.Nil(t, get("a").Only)
+	require.NoError(t, s.Workers.Heartbeat(t.Context(), store.Worker{ID: "c", Types: []string{"t"}, Stream: "polling"}))
+	require.Equal(t, []string{"b"}, serving("u"), "a consumer has come")
+}
+
+func TestAWorkerTakesTasksOfItsTypesThatMeetItsConditionsUnlessItDrains(t *testing.T) {
+	task := &model.Task{Type: "t", Tenant: "acme", Category: "mail"}
+	for _, c := range []struct {
+		worker store.Worker
+		takes  bool
+	}{
+		{store.Worker{Types: []string{"t"}}, true},
+		{store.Worker{Types: []string{"u"}}, false},
+		{store.Worker{Types: []string{"t"}, Draining: true}, false},
+		{store.Worker{Types: []string{"t"}, Only: &lifecycle.Conditions{Tenants: []string{"acme"}}}, true},
+		{store.Worker{Types: []string{"t"}, Only: &lifecycle.Conditions{Tenants: []string{"beta"}}}, false},
+		{store.Worker{}, false},
+		{store.Worker{Stream: store.Pulling}, true},
+		{store.Worker{Stream: store.Pulling, Only: &lifecycle.Conditions{Categories: []string{"sms"}}}, false},
+	} {
+		require.Equal(t, c.takes, c.worker.Takes(task), "%+v", c.worker)
+	}
+	require.False(t, (&store.Worker{Stream: store.Pulling}).Takes(&model.Task{Type: "mscheduler.http"}))
 }

@@ -19,7 +19,7 @@ type Worker struct {
 	Only        *lifecycle.Conditions `json:"only,omitempty"`
 	Concurrency int                   `json:"concurrency"`
 	Running     int                   `json:"running"`
-	Stream      string                `json:"stream"`
+	Stream      string                `json:"stream" doc:"how it learns of new tasks: watching, polling, off (engines), or pulling: it fetches through the pull protocol. Of such a worker only types, only and heartbeat_at are known; without types it fetches all types of its categories"`
 	StartedAt   string                `json:"started_at,omitempty"`
 	HeartbeatAt string                `json:"heartbeat_at"`
 	ClockError  *int64                `json:"clock_error_ms,omitempty" doc:"by how much the clock of its machine was ahead of the database's at the heartbeat before; negative = behind. Workers go by the database's time, so it changes nothing"`

@@ -28,7 +28,7 @@ type Execution struct {
 	Tenant   string // "" = none
 	Creator  string
 	Category string
-	// ID identifies this execution uniquely: task id, generation and exec id. Pass it to other
+	// ID identifies this execution uniquely: task id, generation and a hash of exec_id. Pass it to other
 	// systems as an idempotency key for this attempt.
 	ID string
 	// Token is a fencing token: a later execution of a task has a greater token. Another system

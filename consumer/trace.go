@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/finish"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/measure"
 	"github.com/mscheduler/mscheduler/internal/tracing"
@@ -35,7 +36,7 @@ func (c *Consumer) traceClaim(out *claim.Outcome, xs []*execution) {
 	attributes := append(tracing.Message("claim", "receive", typ),
 		attribute.String("messaging.client.id", c.cfg.WorkerID),
 		attribute.Int("messaging.batch.message_count", len(xs)),
-		attribute.String("mscheduler.exec_id", out.ExecID))
+		attribute.String("mscheduler.exec_id", input.ShownExecID(out.ExecID)))
 	ctx, span := c.tracer.Start(context.Background(), tracing.Name("claim", typ),
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...), trace.WithLinks(tracing.Links(tasks)...),
 		trace.WithTimestamp(c.cfg.Clock.Now().Add(-out.Stamp.At.SinceMonotonic(c.cfg.Clock))))
@@ -55,7 +56,7 @@ func (c *Consumer) traced(ctx context.Context, x *execution, late time.Duration)
 	attributes := append(tracing.Message("process", "process", t.Type),
 		attribute.String("messaging.message.id", t.ID),
 		attribute.String("messaging.client.id", c.cfg.WorkerID),
-		attribute.String("mscheduler.exec_id", x.execID),
+		attribute.String("mscheduler.exec_id", input.ShownExecID(x.execID)),
 		attribute.Int64("mscheduler.generation", t.Generation),
 		attribute.Int("mscheduler.attempt", x.attempt),
 		attribute.Int64("mscheduler.delay_ms", late.Milliseconds()))

@@ -196,7 +196,7 @@ func usable(ctx context.Context, p *producer.Producer, method string, h input.Ha
 }
 
 // waitingTarget returns the target of a run that waits for a completion, or nil. No other target
-// gets a token, but every target gets the execution's id, from which a token can be made.
+// gets a token, but whoever reads the database can make one.
 func waitingTarget(t *model.Task) *httptarget.Target {
 	var target httptarget.Target
 	if json.Unmarshal(codec.ValueJSON(t.Args), &target) != nil || target.Waits() == 0 {

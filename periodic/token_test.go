@@ -2,17 +2,19 @@ package periodic_test
 
 import (
 	"encoding/base64"
+	"io"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// A token is made of an execution's id, which every target is told.
+// A token is made of an exec_id, which whoever reads the database knows.
 func TestNoCompletionEndsARunOfASyncTarget(t *testing.T) {
 	h := newHooks(t)
 	type said struct {
@@ -21,8 +23,12 @@ func TestNoCompletionEndsARunOfASyncTarget(t *testing.T) {
 	}
 	answers := make(chan said, 1)
 	url := target(t, func(w http.ResponseWriter, r *http.Request) {
-		token := base64.RawURLEncoding.EncodeToString([]byte(r.Header.Get("Mscheduler-Execution-Id")))
-		status, a := post(t, h.url+token, `{"result": "said early"}`)
+		task, err := h.prod.Get(r.Context(), r.Header.Get("Mscheduler-Task-Id"))
+		if err != nil {
+			answers <- said{answer: completionAnswer{Error: err.Error()}}
+			return
+		}
+		status, a := post(t, h.url+input.HandleOf(task, task.WorkerStates[0].ExecID).String(), `{"result": "said early"}`)
 		answers <- said{status, a}
 		w.WriteHeader(http.StatusInternalServerError)
 	})
@@ -32,6 +38,28 @@ func TestNoCompletionEndsARunOfASyncTarget(t *testing.T) {
 	require.Equal(t, "unknown", got.answer.Reason)
 	require.Contains(t, got.answer.Error, "waits for no completion", "the token is right")
 	require.Contains(t, h.ends(r, schedule.RunFailed).Error, "answered 500")
+}
+
+func TestWhatATargetIsToldOfItsExecutionMakesNoToken(t *testing.T) {
+	h := newHooks(t)
+	ids := make(chan string, 1)
+	url := target(t, func(w http.ResponseWriter, r *http.Request) {
+		ids <- r.Header.Get("Mscheduler-Execution-Id")
+		_, _ = io.WriteString(w, `{"told": "`+r.Header.Get("Mscheduler-Callback-Url")+`"}`)
+	})
+	r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync})
+	status, a := post(t, h.url+base64.RawURLEncoding.EncodeToString([]byte(<-ids)), "")
+	require.Equal(t, 410, status, a)
+	run := h.ends(r, schedule.RunWaiting)
+	task, err := h.prod.Get(t.Context(), run.TaskID)
+	require.NoError(t, err)
+	token := input.HandleOf(task, task.WorkerStates[0].ExecID).String()
+	kept := string(codec.ValueJSON(task.Checkpoint))
+	require.Contains(t, kept, h.url+"***", "a target that repeats its request")
+	require.NotContains(t, kept, token)
+	status, a = post(t, h.url+token, "")
+	require.Equal(t, 200, status, a)
+	h.ends(r, schedule.RunSuccess)
 }
 
 // Whoever knows the token may end the run.

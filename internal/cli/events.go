@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // eventWriter writes events as JSON lines, in their order, on a goroutine of its own: a
@@ -75,5 +76,8 @@ type workEventLine struct {
 
 func workerLine(e *consumer.Event) workEventLine {
 	ms := float64(time.Millisecond)
+	if e.ExecID != "" {
+		e.ExecID = input.ShownExecID(e.ExecID)
+	}
 	return workEventLine{Event: e, LateMS: float64(e.Late) / ms, RanMS: float64(e.Ran) / ms}
 }

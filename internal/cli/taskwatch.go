@@ -10,6 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -48,7 +49,7 @@ func (a *app) taskWatch() *cobra.Command {
 				if err != nil {
 					return a.watched(cmd.Context().Err() != nil, s, err)
 				}
-				if err := a.printLine(&e, eventLine(&e)); err != nil {
+				if err := a.printLine(view.Event(e), eventLine(&e)); err != nil {
 					return err
 				}
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -56,7 +57,7 @@ type End struct {
 
 // About says in a log line which execution it is about. traceID is "" without a trace.
 func About(l *zerolog.Event, taskID, execID, traceID string) *zerolog.Event {
-	l = l.Str("task_id", taskID).Str("exec_id", execID)
+	l = l.Str("task_id", taskID).Str("exec_id", input.ShownExecID(execID))
 	if traceID != "" {
 		l = l.Str("trace_id", traceID)
 	}

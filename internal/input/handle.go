@@ -1,7 +1,9 @@
 package input
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"strconv"
 	"strings"
 
@@ -27,8 +29,10 @@ func (h Handle) String() string {
 	return string(base64.RawURLEncoding.AppendEncode(encoded[:0], h.appendID(plain[:0])))
 }
 
-// ExecutionID names the execution uniquely for ever: task id, generation and exec id.
+// ExecutionID names the execution uniquely for ever: task id, generation and what is shown of the
+// exec_id. Other systems get it, so nobody can make the handle of it.
 func (h Handle) ExecutionID() string {
+	h.ExecID = ShownExecID(h.ExecID)
 	var id [256]byte
 	return string(h.appendID(id[:0]))
 }
@@ -60,6 +64,14 @@ func ParseHandle(s string) (Handle, error) {
 		return Handle{}, Invalid("handle", "is not an execution handle")
 	}
 	return h, nil
+}
+
+// ShownExecID returns what is shown of an exec_id: the same text for the same id, and not the way back.
+// Whoever knows the id itself can make the handle, which is the token that completes the execution. Tasks
+// claimed in one batch share it, so it is hidden after the end of an execution, too.
+func ShownExecID(execID string) string {
+	sum := sha256.Sum256([]byte(execID))
+	return hex.EncodeToString(sum[:8])
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

@@ -112,7 +112,7 @@ func (s *API) eventsOf(ctx context.Context, changes []store.Change) ([]happened,
 		e, there := found[string(c.Of)+" "+c.ID]
 		switch {
 		case c.Task != nil:
-			e = happened{of: c.Of, name: string(c.Task.Kind), tenant: c.Task.Tenant, task: c.Task, data: jsonOf(c.Task)}
+			e = happened{of: c.Of, name: string(c.Task.Kind), tenant: c.Task.Tenant, task: c.Task, data: jsonOf(view.Event(*c.Task))}
 		case c.Gone:
 			e = gone(c.ID)
 		case !there:

@@ -3,11 +3,12 @@ package secret
 import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 )
 
 // Hide replaces the secrets in a stored document, of a task, a type or a rule, by
-// [safetext.Hidden]. It changes the document in place.
+// [safetext.Hidden], and the ids of executions by [input.ShownExecID]. It changes the document in place.
 func Hide(doc bson.D) {
 	for _, e := range doc {
 		switch part := e.Value; e.Key {
@@ -18,7 +19,10 @@ func Hide(doc bson.D) {
 		case "args": // of a call
 			edit(part, ifSealed, "keys", "sk")
 			edit(part, ifCredential, "headers", "*")
-		case "task", "planned", "worker_states": // planned tasks, executions with the options of their claim
+		case "worker_states": // executions with the options of their claim
+			edit(part, shownExecID, "exec_id")
+			hideWithin(part)
+		case "task", "planned": // planned tasks
 			hideWithin(part)
 		}
 	}
@@ -38,6 +42,7 @@ func hideWithin(part any) {
 // What becomes of a text in a document, by the name of its field.
 func always(string, string) string       { return safetext.Hidden }
 func shownURL(_, url string) string      { return safetext.URL(url) }
+func shownExecID(_, id string) string    { return input.ShownExecID(id) }
 func ifSealed(_, text string) string     { return hiddenIf(Sealed(text), text) }
 func ifCredential(name, v string) string { return hiddenIf(safetext.IsCredential(name), v) }
 

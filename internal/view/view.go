@@ -10,8 +10,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Task is a task's document as JSON, or a life's, with what is computed when it is read:
@@ -25,6 +27,14 @@ func Task(raw bson.Raw) (json.RawMessage, error) {
 		return Document(raw, "id", bson.E{Key: "exec_time_ms", Value: took.Milliseconds()})
 	}
 	return Document(raw, "id")
+}
+
+// Event is an event of a task as people may see it.
+func Event(e model.TaskEvent) model.TaskEvent {
+	if e.ExecID != "" {
+		e.ExecID = input.ShownExecID(e.ExecID)
+	}
+	return e
 }
 
 // Document is a stored document as JSON, unknown fields and all, with secrets hidden, its

@@ -1,0 +1,67 @@
+package rest_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Who knows the exec_id can make the token of a completion, which needs no other right.
+func TestNoAnswerHasTheIDThatACompletionIsMadeOf(t *testing.T) {
+	t.Parallel()
+	w := guarded(t)
+	w.with(access.Operator).ok("POST", "/api/v1/tasks", `{"type": "sms"}`) // makes the collections
+	exec := claim.NewExecID()
+	claimed := func(typ string) *model.Task {
+		args, err := codec.EncodeJSON("args", []byte(`{"url": "http://h", "mode": "ASYNC"}`), 1<<10)
+		require.NoError(t, err)
+		task := lifecycle.NewTask(lifecycle.Draft{Type: typ, Key: "k", Args: args}, time.Now())
+		task, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: exec}, lifecycle.EffectiveOf(task, model.Options{}), task.DueAt)
+		require.Empty(t, no)
+		return task
+	}
+	run, mail := claimed(httptarget.TaskType), claimed("mail") // of one batch
+	done, err := lifecycle.Finish(mail, exec, lifecycle.Outcome{}, lifecycle.EffectiveOf(mail, model.Options{}), time.Now(), 0)
+	require.NoError(t, err)
+	for _, task := range []*model.Task{run, done} {
+		_, err := w.db.Collection("tasks").InsertOne(t.Context(), bson.Raw(codec.AppendTask(nil, task)))
+		require.NoError(t, err)
+	}
+
+	viewer := w.with(access.Viewer)
+	for _, op := range w.operations() {
+		if op.method != "GET" || op.ID == "watch-events" {
+			continue
+		}
+		require.NotContains(t, viewer.do("GET", op.of("-"), "").text, exec, op.ID)
+	}
+	shown := at(viewer.ok("GET", "/api/v1/tasks/-/mscheduler.http/k", ""), "worker_states.0.exec_id")
+	require.Equal(t, input.ShownExecID(exec), shown)
+	require.Equal(t, shown, at(viewer.ok("GET", "/api/v1/tasks/-/mail/k", ""), "worker_states.0.exec_id"), "the end does not show it: the run may have the same")
+
+	made := func(execID string) string { return "/api/v1/callbacks/" + input.HandleOf(run, execID).String() }
+	require.Equal(t, http.StatusGone, viewer.do("POST", made(shown.(string)), "").status)
+	require.Equal(t, http.StatusOK, w.do("POST", made(exec), "").status, "the token that the target got is good")
+}
+
+func TestEventsHaveNoIDThatACompletionIsMadeOf(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	events := w.watch("?kind=claimed", "")
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k"}`)
+	handle := at(w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "py-1", "types": ["mail"]}`), "tasks.0.handle").(string)
+	h, err := input.ParseHandle(handle)
+	require.NoError(t, err)
+	require.Equal(t, input.ShownExecID(h.ExecID), events.next().data["exec_id"])
+}

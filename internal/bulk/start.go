@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -189,7 +190,7 @@ func viewOf(t *model.Task) (*JobState, error) {
 		Filter, Change       json.RawMessage
 	}
 	var p progress
-	err := codec.DecodeValue(t.Args, &args)
+	err := codec.DecodeValue(secret.HideArgs(t.Args), &args)
 	if saved := last(t.Result, t.Checkpoint); saved.Type != 0 && saved.Type != bson.TypeNull {
 		err = errors.Join(err, codec.DecodeValue(saved, &p))
 	}

@@ -127,6 +127,7 @@ func RuleOf(s *schedule.Spec) *Rule {
 	if out.Options = OptionsOf(&s.Options); s.Options.IsZero() {
 		out.Options = nil
 	}
+	out.Args = secret.HideArgsJSON(out.Args)
 	if s.HTTP != nil {
 		out.HTTP.Headers = secret.HideHeaders(s.HTTP.Headers)
 		for i := range out.HTTP.Keys {

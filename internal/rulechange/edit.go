@@ -48,6 +48,9 @@ func Of(f *form.Rule, stored *schedule.Rule, box *secret.Box, now time.Time) (e 
 		before, old, on = form.RuleOf(&spec), stored.Task.Options.Callback, Enabled(stored)
 	}
 	e.lines = append(form.Changes(before, form.RuleOf(&e.Spec)), form.SecretChanges("options.callback", old, e.Spec.Options.Callback)...)
+	for _, name := range rulespec.GivenInArgs(&e.Spec, stored) {
+		e.lines = append(e.lines, "+ args.headers: the secret of "+name)
+	}
 	if e.Spec.HTTP != nil {
 		e.lines = append(e.lines, form.GivenSecrets("http.keys", e.Spec.HTTP.Keys)...)
 		for _, name := range secret.GivenHeaders(e.Spec.HTTP.Headers) {

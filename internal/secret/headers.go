@@ -43,17 +43,24 @@ func GivenHeaders(headers map[string]string) (names []string) {
 	return names
 }
 
-// KeepHeaders returns the headers with the hidden credentials as they are stored.
-func KeepHeaders(headers, stored map[string]string) map[string]string {
-	out, _ := mapHeaders(headers, func(name, value string) (string, error) {
-		for other, kept := range stored {
-			if value == safetext.Hidden && http.CanonicalHeaderKey(other) == http.CanonicalHeaderKey(name) {
+// KeepHeaders returns the headers with the hidden credentials as they are stored. other says what
+// would get them instead, such as "a new host"; "" = nothing. Then they must be given: whoever changes
+// where a credential goes must know it. field names the headers in errors, which are model.ErrInvalid.
+func KeepHeaders(field string, headers, stored map[string]string, other string) (map[string]string, error) {
+	return mapHeaders(headers, func(name, value string) (string, error) {
+		if value != safetext.Hidden {
+			return value, nil
+		}
+		if other != "" {
+			return "", input.Invalid(field+"."+name, "is %q: give the secret itself for %s", value, other)
+		}
+		for n, kept := range stored {
+			if http.CanonicalHeaderKey(n) == http.CanonicalHeaderKey(name) {
 				return kept, nil
 			}
 		}
 		return value, nil
 	})
-	return out
 }
 
 // SealHeaders returns the headers with their credentials sealed, ready to be stored. A credential

@@ -16,9 +16,10 @@ func Hide(doc bson.D) {
 			edit(part, always, "callback", "security", "keys", "sk")
 			edit(part, shownURL, "callback", "success", "url")
 			edit(part, shownURL, "callback", "error", "url")
-		case "args": // of a call
+		case "args": // of a call, or of a job that changes those of calls
 			edit(part, ifSealed, "keys", "sk")
 			edit(part, ifCredential, "headers", "*")
+			edit(part, ifCredential, "change", "args", "headers", "*")
 		case "worker_states": // executions with the options of their claim
 			edit(part, shownExecID, "exec_id")
 			hideWithin(part)

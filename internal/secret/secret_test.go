@@ -254,3 +254,47 @@ func TestAddressesAreHiddenKeptAndNotStoredWithTheirPartsMissing(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(doc), "hunter2")
 	require.Equal(t, 2, strings.Count(fmt.Sprint(doc), "https://h/done?token=***"))
 }
+
+func TestHiddenCredentialsOfArgumentsAreKeptWhereNobodyElseGetsThem(t *testing.T) {
+	value := func(v any) (out bson.RawValue) {
+		if v == nil {
+			return out
+		}
+		data, err := bson.Marshal(v)
+		require.NoError(t, err)
+		return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: data}
+	}
+	args := func(url, endpoint any, credential string) bson.RawValue {
+		doc := bson.D{{Key: "headers", Value: bson.D{{Key: "cookie", Value: credential}}}}
+		for name, v := range map[string]any{"url": url, "endpoint": endpoint} {
+			if v != nil {
+				doc = append(doc, bson.E{Key: name, Value: v})
+			}
+		}
+		return value(doc)
+	}
+	for _, c := range []struct{ given, stored, want bson.RawValue }{
+		{args("http://h/b", nil, "***"), args("http://H:80/a", nil, "old"), args("http://h/b", nil, "old")},
+		{args("http://h/b", nil, "new"), args("http://h/a", nil, "old"), args("http://h/b", nil, "new")},
+		{args(nil, "h", "***"), args(nil, "h", "old"), args(nil, "h", "old")},
+		{value(nil), args(nil, "h", "old"), value(nil)},
+	} {
+		kept, err := KeepArgs(c.given, c.stored)
+		require.NoError(t, err)
+		require.Equal(t, c.want.String(), kept.String())
+	}
+	for _, c := range []struct {
+		given, stored bson.RawValue
+		says          string
+	}{
+		{args("http://other/", nil, "***"), args("http://h/", nil, "old"), `args.headers.cookie is "***": give the secret itself for a new host`},
+		{args("http://h:x/", nil, "***"), args("http://h:x/", nil, "old"), "for a new host"},
+		{args(nil, "other", "***"), args(nil, "h", "old"), "for other arguments"},
+		{args("http://h", "h", "***"), args(nil, "h", "old"), "for other arguments"},
+		{args("http://h", nil, "***"), value(nil), "args.headers.cookie is ***, the mask of a hidden secret"},
+	} {
+		_, err := KeepArgs(c.given, c.stored)
+		require.ErrorIs(t, err, model.ErrInvalid)
+		require.ErrorContains(t, err, c.says)
+	}
+}

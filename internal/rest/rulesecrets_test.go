@@ -1,0 +1,69 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+func TestCredentialsInTheArgumentsOfARuleAreHiddenAndKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const rule = `{"name": "nightly", "cron": %q, "type": "http", "args": {"url": %q, "headers": {"Authorization": %q, "X-Other": "seen"}}}`
+	w.ok("POST", periodics, fmt.Sprintf(rule, "@daily", "https://example.org/x", "Bearer hush"))
+	definition := w.do("GET", nightly+"/definition", "")
+	require.Equal(t, "***", at(definition.body, "args.headers.Authorization"))
+	require.Equal(t, "seen", at(definition.body, "args.headers.X-Other"))
+	require.Equal(t, "unchanged", w.ok("POST", periodics+"/preview", definition.text)["result"])
+	require.Equal(t, "unchanged", w.ok("POST", periodics+"/preview", fmt.Sprintf(rule, "@daily", "https://example.org/x", "Bearer hush"))["result"])
+	changed := w.do("POST", periodics+"/preview", fmt.Sprintf(rule, "@daily", "https://example.org/x", "Bearer other"))
+	require.Equal(t, []any{"+ args.headers: the secret of Authorization"}, changed.body["changes"])
+	require.NotContains(t, changed.text, "other")
+
+	put := w.as("If-Match", "*").do("PUT", nightly, fmt.Sprintf(rule, "@hourly", "https://example.org/y", "***"))
+	require.Equal(t, http.StatusOK, put.status, put.text)
+	raw, err := w.db.Collection("periodic_rules").FindOne(t.Context(), bson.D{}).Raw()
+	require.NoError(t, err)
+	require.Equal(t, "Bearer hush", raw.Lookup("task", "args", "headers", "Authorization").StringValue())
+	require.Equal(t, "https://example.org/y", raw.Lookup("task", "args", "url").StringValue())
+	for _, a := range []answer{definition, changed, put} {
+		require.NotContains(t, a.text, "hush")
+	}
+	refused := w.as("If-Match", "*").fails(http.StatusUnprocessableEntity, "PUT", nightly, fmt.Sprintf(rule, "@daily", "https://evil.org/x", "***"))
+	require.Equal(t, `body.args.headers.Authorization is "***": give the secret itself for a new host`, refused["body.args.headers.Authorization"])
+	refused = w.as("If-Match", "*").fails(http.StatusUnprocessableEntity, "PUT", nightly, `{"cron": "@daily", "type": "other", "args": {"headers": {"Authorization": "***"}}}`)
+	require.Contains(t, refused["body.args.headers.Authorization"], "give the secret itself")
+}
+
+// Whoever may change a rule must not learn its secrets: a host of their own would be told.
+func TestAHiddenCredentialGoesToNoOtherHost(t *testing.T) {
+	t.Parallel()
+	w := sealed(t)
+	const target = `{"name": "nightly", "cron": "@daily", "http": {"url": %q, "headers": {"Authorization": %q}}}`
+	w.ok("POST", periodics, fmt.Sprintf(target, "https://example.org/x", "Bearer hush"))
+	for _, url := range []string{"https://evil.org/x", "http://example.org/x", "https://example.org:8443/x", "https://example.org.evil.org/"} {
+		refused := w.as("If-Match", "*").fails(http.StatusUnprocessableEntity, "PUT", nightly, fmt.Sprintf(target, url, "***"))
+		require.Equal(t, `body.http.headers.Authorization is "***": give the secret itself for a new host`, refused["body.http.headers.Authorization"], url)
+		require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", periodics+"/preview", fmt.Sprintf(target, url, "***")), "body.http.headers.Authorization", url)
+	}
+	for _, url := range []string{"https://EXAMPLE.org:443/y?run={{run_id}}", "https://example.org/{{ run_id }}"} {
+		require.Equal(t, http.StatusOK, w.as("If-Match", "*").do("PUT", nightly, fmt.Sprintf(target, url, "***")).status, url)
+	}
+	require.Equal(t, http.StatusOK, w.as("If-Match", "*").do("PUT", nightly, fmt.Sprintf(target, "https://other.org/x", "Bearer own")).status)
+}
+
+func TestCredentialsThatAJobSetsAreHidden(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	started := w.as("Idempotency-Key", "once").do("POST", "/api/v1/bulk", `{"action": "update", "filter": {"type": "http"}, "change": {"args": {"url": "https://example.org", "headers": {"Authorization": "Bearer hush"}}}}`)
+	require.Equal(t, http.StatusAccepted, started.status, started.text)
+	require.Equal(t, "***", at(started.body, "change.args.headers.Authorization"))
+	for _, path := range []string{"/api/v1/bulk/-/once", "/api/v1/bulk", "/api/v1/tasks/-/mscheduler.bulk/once", "/api/v1/tasks?type=mscheduler.bulk"} {
+		text := w.do("GET", path, "").text
+		require.Contains(t, text, "https://example.org", path)
+		require.NotContains(t, text, "hush", path)
+	}
+}

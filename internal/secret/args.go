@@ -1,0 +1,137 @@
+package secret
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/safetext"
+)
+
+// HideArgsJSON is [HideArgs] for JSON.
+func HideArgsJSON(args []byte) []byte {
+	v, err := codec.EncodeJSON("args", args, math.MaxInt32)
+	if len(args) == 0 || err != nil {
+		return nil
+	}
+	return codec.ValueJSON(HideArgs(v))
+}
+
+// GivenInArgs names the headers whose credentials a task's arguments give, if the stored ones have
+// others.
+func GivenInArgs(args, stored bson.RawValue) (names []string) {
+	known := http.Header{}
+	eachCredential(document(stored), func(name, v string) string { known.Set(name, v); return v })
+	eachCredential(document(args), func(name, v string) string {
+		if v != safetext.Hidden && v != known.Get(name) {
+			names = append(names, name)
+		}
+		return v
+	})
+	return names
+}
+
+// KeepArgs returns a task's arguments with the hidden credentials of their headers as they are stored.
+// They must be given for another host; if the arguments have no url, for any other arguments. Errors
+// are model.ErrInvalid and name the header.
+func KeepArgs(args, stored bson.RawValue) (bson.RawValue, error) {
+	doc, was := document(args), document(stored)
+	known := http.Header{}
+	eachCredential(was, func(name, v string) string { known.Set(name, v); return v })
+	other := otherArgs(doc, was)
+	var errs []error
+	eachCredential(doc, func(name, v string) string {
+		switch kept := known.Get(name); {
+		case v != safetext.Hidden:
+			return v
+		case kept == "":
+			errs = append(errs, input.Invalid("args.headers."+name, "%v", errNotShown))
+		case other != "":
+			errs = append(errs, input.Invalid("args.headers."+name, "is %q: give the secret itself for %s", v, other))
+		default:
+			return kept
+		}
+		return v
+	})
+	if doc == nil || len(errs) > 0 {
+		return args, errors.Join(errs...)
+	}
+	data, err := bson.Marshal(doc)
+	return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: data}, err
+}
+
+// otherArgs says what would get the credentials of the stored arguments, if that is not the same.
+func otherArgs(args, stored bson.D) string {
+	to, is := field(args, "url").(string)
+	if was, had := field(stored, "url").(string); is && had {
+		return Elsewhere(to, was)
+	}
+	if !bytes.Equal(without(args, "headers"), without(stored, "headers")) {
+		return "other arguments"
+	}
+	return ""
+}
+
+// Elsewhere says of an address whether it has another scheme, host or port than the stored one; "" =
+// it has not.
+func Elsewhere(to, stored string) string {
+	a, err := origin(to)
+	if b, err2 := origin(stored); err == nil && err2 == nil && a == b {
+		return ""
+	}
+	return "a new host"
+}
+
+// origin is the scheme, the host and the port of an address, as every spelling has them.
+func origin(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", err
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port, nil
+}
+
+// document is a value as a document of its own; nil = it is none.
+func document(v bson.RawValue) (doc bson.D) {
+	if v.Type != bson.TypeEmbeddedDocument || bson.Unmarshal(v.Value, &doc) != nil {
+		return nil
+	}
+	return doc
+}
+
+// eachCredential changes the credentials in the headers of arguments.
+func eachCredential(args bson.D, change func(name, v string) string) {
+	edit(args, func(name, v string) string {
+		if !safetext.IsCredential(name) {
+			return v
+		}
+		return change(name, v)
+	}, "headers", "*")
+}
+
+func field(doc bson.D, name string) any {
+	for _, e := range doc {
+		if e.Key == name {
+			return e.Value
+		}
+	}
+	return nil
+}
+
+// without is a document without a field, with the others in their order.
+func without(doc bson.D, name string) []byte {
+	data, _ := bson.Marshal(slices.DeleteFunc(slices.Clone(doc), func(e bson.E) bool { return e.Key == name })) // it was read
+	return data
+}

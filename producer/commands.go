@@ -39,11 +39,11 @@ func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, 
 	return t, nil
 }
 
-// Retry runs a task again now. A task that waits for a retry becomes due at once, in the same
+// Retry runs a task again now, but not one of a node that starts flows, whose flow decides. A task that waits for a retry becomes due at once, in the same
 // life. A task that ended without success begins a new life with a fresh budget. remark gives
 // the reason; it may be empty. If ctx has a span, the task belongs to its trace from then on.
 func (p *Producer) Retry(ctx context.Context, id, remark string) (*model.Task, error) {
-	return p.command(ctx, "retrying", id, remark, again(ctx, lifecycle.RetryNow))
+	return p.command(ctx, "retrying", id, remark, again(ctx, notOfNode(lifecycle.RetryNow)))
 }
 
 // RetryFrom is [Producer.Retry] from a named step on: earlier steps keep their saved values,
@@ -53,9 +53,19 @@ func (p *Producer) RetryFrom(ctx context.Context, id, step, remark string) (*mod
 	if err := input.StepName("step", step); err != nil {
 		return nil, fmt.Errorf("retrying task %s: %w", id, err)
 	}
-	return p.command(ctx, "retrying", id, remark, again(ctx, func(t *model.Task, remark string, eff lifecycle.Effective, now time.Time) (*model.Task, error) {
+	return p.command(ctx, "retrying", id, remark, again(ctx, notOfNode(func(t *model.Task, remark string, eff lifecycle.Effective, now time.Time) (*model.Task, error) {
 		return lifecycle.RetryFrom(t, step, remark, eff, now)
-	}))
+	})))
+}
+
+// notOfNode refuses tasks that no worker runs: such a task would wait for ever.
+func notOfNode(rule commandRule) commandRule {
+	return func(t *model.Task, remark string, eff lifecycle.Effective, now time.Time) (*model.Task, error) {
+		if t.Type == input.NodeType {
+			return nil, &model.RefusedError{ID: t.ID, Status: t.Status, Reason: "no worker runs it, its flow decides about it; use `flow retry` or `flow resolve` for the node"}
+		}
+		return rule(t, remark, eff, now)
+	}
 }
 
 // again has what a retry makes of a task belong to the trace of who asks for it.
@@ -77,9 +87,9 @@ func (p *Producer) Resolve(ctx context.Context, id, remark string) (*model.Task,
 // Release makes a task that was sent with [Held] available to workers. Releasing it twice is
 // not an error.
 func (p *Producer) Release(ctx context.Context, id string) (*model.Task, error) {
-	return p.room.Change(ctx, "releasing", id, func(t *model.Task) (*model.Task, error) {
-		return lifecycle.Release(t, p.room.Effective(t), p.room.Store.Clock.Now())
-	})
+	return p.command(ctx, "releasing", id, "", notOfNode(func(t *model.Task, _ string, eff lifecycle.Effective, now time.Time) (*model.Task, error) {
+		return lifecycle.Release(t, eff, now)
+	}))
 }
 
 type commandRule func(t *model.Task, remark string, eff lifecycle.Effective, now time.Time) (*model.Task, error)

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -109,4 +110,25 @@ func TestACommandOnWhatIsNotThereIsNotFoundOrInvalid(t *testing.T) {
 	}
 	_, err := b.p.Cancel(t.Context(), "-/mail/none", "\xff")
 	require.ErrorIs(t, err, model.ErrInvalid)
+}
+
+func TestATaskThatNoWorkerRunsIsLeftToItsFlow(t *testing.T) {
+	b := setup(t)
+	s, err := b.p.SendJSON(t.Context(), input.NodeType, nil, Held())
+	require.NoError(t, err)
+	before := b.get(s.ID)
+	for name, change := range map[string]func() (*model.Task, error){
+		"retry":      func() (*model.Task, error) { return b.p.Retry(t.Context(), s.ID, "") },
+		"retry from": func() (*model.Task, error) { return b.p.RetryFrom(t.Context(), s.ID, "step", "") },
+		"release":    func() (*model.Task, error) { return b.p.Release(t.Context(), s.ID) },
+		"update":     func() (*model.Task, error) { return b.p.Update(t.Context(), s.ID, Priority(9)) },
+	} {
+		_, err := change()
+		var refused *model.RefusedError
+		require.ErrorAs(t, err, &refused, name)
+		if name != "update" {
+			require.Contains(t, refused.Reason, "use `flow retry` or `flow resolve`", name)
+		}
+	}
+	require.Equal(t, before, b.get(s.ID))
 }

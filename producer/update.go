@@ -32,6 +32,9 @@ func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*mode
 		if rev != 0 && t.Rev != rev {
 			return nil, ErrChanged
 		}
+		if input.OwnType(t.Type) {
+			return nil, &model.RefusedError{ID: t.ID, Status: t.Status, Reason: "it does the work of mscheduler itself"}
+		}
 		now := p.room.Store.Clock.Now()
 		patch, err := p.patchOf(t, opts, now)
 		if err != nil {

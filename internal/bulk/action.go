@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/admin"
-	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/taskchange"
 	"github.com/mscheduler/mscheduler/model"
@@ -95,10 +94,6 @@ func (d *doors) do(ctx context.Context, j *Job, life store.Place, now time.Time)
 	case Redeliver.Name:
 		_, err = d.admin.Redeliver(ctx, life.ID, life.Generation)
 	case Update.Name:
-		_, typ, _, _ := input.ParseTaskID(life.ID) // it was read
-		if input.OwnType(typ) {
-			return &model.RefusedError{ID: life.ID, Reason: "the task does the work of mscheduler itself"}
-		}
 		_, err = taskchange.Update(ctx, d.producer, life.ID, j.Change, 0, now)
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -65,8 +66,8 @@ func (b *Jobs) run(ctx context.Context, t *consumer.Task[json.RawMessage]) (prog
 	w := Walk{
 		Store: b.store, Filter: c.filter, Where: c.where,
 		Do: func(ctx context.Context, life store.Place) error {
-			if life.ID == t.TaskID {
-				return &model.RefusedError{ID: life.ID, Reason: "it is the job itself"}
+			if _, typ, _, err := input.ParseTaskID(life.ID); err == nil && typ == TaskType {
+				return &model.RefusedError{ID: life.ID, Reason: "it is a job, this one or another; name it to change it"}
 			}
 			return b.change(ctx, j, life, c.filter.Before)
 		},

@@ -271,3 +271,22 @@ func TestAJobRetriesATaskOnce(t *testing.T) {
 	require.EqualValues(t, 1, w.count(model.StatusFailure))
 	require.EqualValues(t, 1, w.count(model.StatusNew))
 }
+
+func TestAJobChangesNeitherJobsNorTasksThatNoWorkerRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.send(input.NodeType, 2)
+	w.send(TaskType, 1)
+	nodes := w.start(&Job{Action: "release", Filter: &Filter{Type: input.NodeType}})
+	jobs := w.start(&Job{Action: "release", Filter: &Filter{Type: TaskType}})
+	mstest.Drain(t, w.worker())
+	for v, n := range map[*JobState]int64{nodes: 2, jobs: 1} {
+		v = w.get(v)
+		require.Equal(t, model.StatusSuccess, v.Status)
+		require.Zero(t, v.Changed)
+		require.Equal(t, n, v.Skipped)
+	}
+	for reason := range w.get(nodes).Reasons {
+		require.Contains(t, reason, "use `flow retry` or `flow resolve`")
+	}
+}

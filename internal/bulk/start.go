@@ -125,6 +125,19 @@ func (b *Jobs) Start(ctx context.Context, j *Job, key, creator string) (*JobStat
 	return viewOf(t)
 }
 
+// OfAllTenants says whether a task is a job that goes over the tasks of all tenants: it belongs to none, and
+// its filter names none.
+func OfAllTenants(typ, tenant string, args bson.RawValue) bool {
+	var job struct{ Filter struct{ Tenant string } }
+	return typ == TaskType && tenant == "" && (codec.DecodeValue(args, &job) != nil || job.Filter.Tenant == "")
+}
+
+// OfAllTenants says whether the job goes over the tasks of all tenants.
+func (v *JobState) OfAllTenants() bool {
+	var filter struct{ Tenant string }
+	return v.Tenant == model.NoTenant && (json.Unmarshal(v.Filter, &filter) != nil || filter.Tenant == "")
+}
+
 // tenantOf is the tenant of the task of a job whose filter has that tenant.
 func tenantOf(tenant string) string {
 	if tenant == model.NoTenant {

@@ -35,7 +35,7 @@ func TaskKey(kind, flow, node string) string {
 // NodeType is the type of the tasks that no worker runs: of nodes that start flows, and of nodes with
 // elements, which have tasks of their own. Such a task waits
 // until the engine ends it.
-const NodeType = "mscheduler.node"
+const NodeType = input.NodeType
 
 // HasTask reports whether a node has a task. A node that waits for a time or asks a person has none.
 func HasTask(v *graph.Vertex) bool { return v.For == 0 && v.Until == "" && v.Ask == nil }

@@ -26,6 +26,9 @@ const ownTypes = "mscheduler."
 // Their arguments name things of any tenant, so nobody else sends them.
 func OwnType(name string) bool { return strings.HasPrefix(name, ownTypes) }
 
+// NodeType is the type of the tasks of nodes that no worker runs: their flows decide about them.
+const NodeType = ownTypes + "node"
+
 // UserType checks the name of a type of which somebody wants tasks: as [Name] does, and that it is not one
 // of mscheduler's own.
 func UserType(field, name string) error {

@@ -9,8 +9,11 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/bulk"
+	"github.com/mscheduler/mscheduler/internal/store"
 )
 
 // tenancy says how an operation keeps to the tenants of a token.
@@ -58,6 +61,8 @@ func (s *API) admit(need rule, r recording) func(huma.Context, func(huma.Context
 			err = huma.Error403Forbidden("the operation requires a token for every tenant")
 		case need.tenants == tenantOfPath && !grant.Sees(c.Param("tenant")):
 			err = huma.Error404NotFound("not found") // whether it exists is not this token's business
+		case need.tenants == tenantOfPath && grant.Tenants != nil:
+			err = s.problem(s.mayName(c, grant))
 		}
 		if err == nil {
 			next(huma.WithValue(huma.WithValue(c, grantKey{}, grant), callKey{}, c))
@@ -72,6 +77,32 @@ func (s *API) admit(need rule, r recording) func(huma.Context, func(huma.Context
 		}
 		_ = huma.WriteErr(s.api, c, told.GetStatus(), told.Error())
 	}
+}
+
+// mayName refuses a token with tenants where the path names a bulk job that goes over all tenants. Such a job
+// has no tenant, but its counts and errors are about those of others, and to run it again changes theirs.
+func (s *API) mayName(c huma.Context, grant access.Grant) error {
+	key := c.Param("key")
+	if strings.Contains(c.Operation().Path, jobAt) {
+		key = c.Param("id")
+	} else if c.Param("type") != bulk.TaskType {
+		return nil
+	}
+	raw, err := s.store.History.LifeRaw(c.Context(), c.Param("tenant")+"/"+bulk.TaskType+"/"+key, 0)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil // for the operation to say
+	case err == nil && hidden(grant, raw):
+		return huma.Error404NotFound("not found")
+	}
+	return err
+}
+
+// hidden says whether a task is a bulk job that the token does not see.
+func hidden(grant access.Grant, task bson.Raw) bool {
+	typ, _ := task.Lookup("type").StringValueOK()
+	tenant, _ := task.Lookup("tenant").StringValueOK()
+	return grant.Tenants != nil && bulk.OfAllTenants(typ, tenant, task.Lookup("args"))
 }
 
 // everybody may do everything while no token exists.

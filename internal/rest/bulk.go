@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -60,7 +61,7 @@ func (s *API) addBulk() {
 	}, s.startBulk)
 	add(s, rule{access.Viewer, tenantOfFilter}, huma.Operation{
 		OperationID: "list-bulk", Method: http.MethodGet, Path: "/bulk", Tags: []string{"bulk"}, Summary: "List the bulk jobs of a tenant, sorted by id",
-		Description: "Without a tenant, those that no tenant owns: their filters name no tenant, or - for tasks without one. Ids that the server chose sort by the time of the start.",
+		Description: "Without a tenant, those that no tenant owns: their filters name no tenant, or - for tasks without one. A token with tenants sees no job whose filter names none. Ids that the server chose sort by the time of the start.",
 	}, s.listBulk)
 	add(s, rule{access.Viewer, tenantOfPath}, huma.Operation{
 		OperationID: "get-bulk", Method: http.MethodGet, Path: jobAt, Tags: []string{"bulk"}, Summary: "Get a bulk job: what it does, and how far it is",
@@ -117,6 +118,9 @@ func (s *API) startBulk(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, input.Under("body", err)
 	}
+	if grantOf(ctx).Tenants != nil && v.OfAllTenants() {
+		return nil, huma.Error409Conflict("another job has this key")
+	}
 	return &startedAnswer{Status: http.StatusAccepted, Location: s.config.Mount + "/api/v1/bulk/" + v.Tenant + "/" + url.PathEscape(v.ID), Body: *v}, nil
 }
 
@@ -130,5 +134,8 @@ func (s *API) listBulk(ctx context.Context, in *struct {
 	}
 	out := &jobList{}
 	out.Body.Jobs, out.Body.Next, err = s.jobs.List(ctx, cmp.Or(tenant, model.NoTenant), in.Limit, in.Token)
+	if grantOf(ctx).Tenants != nil {
+		out.Body.Jobs = slices.DeleteFunc(out.Body.Jobs, (*bulk.JobState).OfAllTenants)
+	}
 	return out, err
 }

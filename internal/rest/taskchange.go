@@ -93,9 +93,6 @@ func (s *API) update(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if input.OwnType(in.Type) {
-		return nil, huma.Error409Conflict("the task does the work of mscheduler itself")
-	}
 	if in.Body.form.Type != nil {
 		return nil, input.Invalid("body.type", "cannot be changed: it is part of the task's id")
 	}

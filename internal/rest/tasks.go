@@ -131,6 +131,9 @@ func (s *API) listTasks(ctx context.Context, in *struct {
 	out.Body.Unreadable = listed(unread)
 	out.Body.Next, out.Body.Tasks = found.Next, []document[model.Task]{}
 	for _, raw := range found.Documents {
+		if hidden(grantOf(ctx), raw) {
+			continue
+		}
 		doc, err := view.Task(raw)
 		if err != nil {
 			return nil, err

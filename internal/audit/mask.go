@@ -22,7 +22,7 @@ var (
 	secretNames = []string{"sk", "secret", "password", "token", "access_token", "authorization", "api_key"}
 	// payloads are fields of what callers hand to handlers. It is theirs, and may be large: the documents of
 	// tasks have it.
-	payloads = []string{"args", "input", "messages", "values", "result", "results", "output", "body", "ext", "env"}
+	payloads = []string{"args", "input", "messages", "values", "result", "results", "output", "body", "ext", "env", "checkpoint", "returns", "steps"}
 	// tokens are those of the API, of issuers, and sealed secrets, within any text.
 	tokens = regexp.MustCompile(`msk_[0-9a-z]{16}_[0-9a-z]{32}|eyJ[\w-]+\.[\w-]+\.[\w-]*|mss1\.\S+`)
 	// userinfo is that of an address.

@@ -28,7 +28,11 @@ const (
 	Worker = "worker"
 	Pauses = "pauses" // what is paused; it has no id
 	Token  = "token"
+	Run    = "run" // of a rule; an entry has no document of it
 )
+
+// Kinds are all of them.
+var Kinds = []string{Task, Type, Rule, Plan, Flow, Stream, Run, Bulk, Worker, Pauses, Token}
 
 // Thing names what a change is about.
 type Thing struct{ Kind, ID string }
@@ -55,7 +59,7 @@ func Take(ctx context.Context, st *store.Store, t Thing) (*Snapshot, error) {
 	switch t.Kind {
 	case Task:
 		raw, err := st.History.LifeRaw(ctx, t.ID, 0)
-		return stored(raw, err, "id")
+		return stored(raw, err, "id", true)
 	case Type:
 		return takeType(ctx, st, t.ID)
 	case Rule:
@@ -129,10 +133,11 @@ func encoded[T any](doc *T, err error, key string) (*Snapshot, error) {
 		return none(err)
 	}
 	raw, err := view.Encode(doc)
-	return stored(raw, err, key)
+	return stored(raw, err, key, false)
 }
 
-func stored(raw bson.Raw, err error, key string) (*Snapshot, error) {
+// stored is the snapshot of a document; brief has sizes in the place of payloads.
+func stored(raw bson.Raw, err error, key string, brief bool) (*Snapshot, error) {
 	if err != nil {
 		return none(err)
 	}
@@ -141,7 +146,7 @@ func stored(raw bson.Raw, err error, key string) (*Snapshot, error) {
 		return nil, err
 	}
 	s := &Snapshot{raw: raw}
-	return s, json.Unmarshal([]byte(masked(text, false)), &s.shown)
+	return s, json.Unmarshal([]byte(masked(text, brief)), &s.shown)
 }
 
 func shownAs(v any) (*Snapshot, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
@@ -54,6 +55,9 @@ func (a *app) auditList() *cobra.Command {
 			if f.Outcome = store.AuditOutcome(outcome); outcome != "" && !slices.Contains(store.AuditOutcomes, f.Outcome) {
 				return usage("--outcome is %q; want one of %s", outcome, strings.Join(names(store.AuditOutcomes), ", "))
 			}
+			if f.Kind != "" && !slices.Contains(audit.Kinds, f.Kind) {
+				return usage("--kind is %q; want one of %s", f.Kind, strings.Join(audit.Kinds, ", "))
+			}
 			return a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 				var err error
 				for _, t := range []struct {
@@ -82,7 +86,7 @@ func (a *app) auditList() *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&f.Who, "who", "", "token/ID, oidc/SUBJECT, os/USER@HOST or anybody")
 	fs.StringVar(&f.Operation, "operation", "", "operationId of the API, or the command, such as 'task cancel'")
-	fs.StringVar(&f.Kind, "kind", "", "task, type, periodic, plan, flow, stream, run, bulk, pauses or token")
+	fs.StringVar(&f.Kind, "kind", "", strings.Join(audit.Kinds, ", "))
 	fs.StringVar(&f.Resource, "resource", "", "id of the thing, such as -/mail/order-7")
 	fs.StringVar(&f.Tenant, "tenant", "", "tenant of the thing; - for things without one")
 	fs.StringVar(&outcome, "outcome", "", strings.Join(names(store.AuditOutcomes), ", "))
@@ -90,6 +94,7 @@ func (a *app) auditList() *cobra.Command {
 	fs.StringVar(&before, "until", "", "before this time")
 	fs.IntVar(&limit, "limit", 50, "number of entries on a page, at most 1000")
 	fs.StringVar(&page, "after", "", "list entries behind this id, for the next page")
+	_ = cmd.RegisterFlagCompletionFunc("kind", fixed(audit.Kinds...))
 	_ = cmd.RegisterFlagCompletionFunc("outcome", fixed(names(store.AuditOutcomes)...))
 	return cmd
 }

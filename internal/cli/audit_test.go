@@ -63,6 +63,8 @@ func TestCommandsLeaveEntriesInTheAudit(t *testing.T) {
 	require.Equal(t, "os/"+whoami(), sent.Who)
 	require.Contains(t, sent.From, "process")
 	require.Equal(t, "(given)", sent.Request["--args"])
+	require.Equal(t, "1h", sent.Request["--in"])
+	require.Contains(t, sent.After["args"], "bytes)", "payloads are in the task")
 	require.Equal(t, []any{"mail"}, sent.Request["arguments"])
 
 	s.ok("task", "update", "mail/k", "--priority", "9")
@@ -70,11 +72,17 @@ func TestCommandsLeaveEntriesInTheAudit(t *testing.T) {
 	require.EqualValues(t, 9, updated.After["priority"])
 	require.Contains(t, updated.Before, "rev")
 	require.NotContains(t, updated.Before, "args")
+	require.Equal(t, map[string]any{"--priority": "9", "arguments": []any{"-/mail/k"}}, updated.Request)
+
+	s.ok("task", "update", "mail/k", "--args", `{"password": "hunter3"}`)
+	require.Contains(t, s.audit("--operation", "task update")[0].After["args"], "bytes)", "payloads are in the task")
+	require.NotContains(t, s.ok("audit", "list", "-o", "json").stdout, "hunter")
 
 	s.fails(ExitRefused, nil, "task", "resolve", "mail/k")
 	refused := s.audit("--outcome", "refused")
 	require.Len(t, refused, 1)
 	require.Equal(t, ExitRefused, refused[0].Status)
+	require.Contains(t, refused[0].Reason, "resolve")
 
 	s.ok("send", "mail", "--key", "l", "--in", "1h")
 	s.ok("task", "cancel", "mail/k", "mail/l")
@@ -99,6 +107,14 @@ func TestCommandsLeaveEntriesInTheAudit(t *testing.T) {
 	require.Len(t, applied, 3)
 	require.EqualValues(t, 2, applied[2].Count)
 	require.EqualValues(t, 4, s.audit("--resource", "b")[0].After["max_running"])
+
+	s.ok("send", "sms", "--key", "a", "--specific-worker-ids", "w1,w2", "--specific-worker-ids", "w3", "--held")
+	require.Equal(t, "w1,w2,w3", s.audit("--operation", "send")[0].Request["--specific-worker-ids"])
+	s.ok("task", "release", "sms/a")
+	s.fails(ExitNotFound, nil, "task", "release", "sms/a", "mail/none")
+	released := s.audit("--resource", "-/sms/a")[0]
+	require.Equal(t, []string{"ok", ""}, []string{released.Outcome, released.Reason}, "the other one was refused")
+	require.Contains(t, s.audit("--resource", "-/mail/none")[0].Reason, "no such task")
 
 	before := len(s.audit())
 	s.ok("task", "list")
@@ -129,6 +145,8 @@ func TestTheAuditIsKeptAsLongAsItIsSaid(t *testing.T) {
 	require.Equal(t, "the audit is kept for 30d\n", s.ok("audit", "retention").stdout)
 	s.fails(ExitUsage, []string{"want a minute to 100 years"}, "audit", "retention", "1s")
 	s.fails(ExitUsage, []string{`--outcome is "maybe"`}, "audit", "list", "--outcome", "maybe")
+	s.fails(ExitUsage, []string{`--kind is "tasks"; want one of task, type, `, "worker"}, "audit", "list", "--kind", "tasks")
+	require.Contains(t, s.ok("audit", "list", "--help").stdout, "bulk, worker, pauses, token")
 	s.fails(ExitUsage, []string{"--limit is 0"}, "audit", "list", "--limit", "0")
 	require.Contains(t, s.ok("audit", "list").stdout, "audit retention")
 	require.Contains(t, s.ok("audit", "list", "--limit", "1").stderr, "for the next page: --after ")

@@ -48,7 +48,7 @@ var changes = map[string]recordedAs{
 	"periodic delete":   {kind: audit.Rule, ids: rulesNamed},
 	"periodic trigger":  {kind: audit.Rule, ids: rulesNamed},
 	"periodic backfill": {kind: audit.Rule, ids: rulesNamed},
-	"periodic cancel":   {kind: "run", ids: asGiven},
+	"periodic cancel":   {kind: audit.Run, ids: asGiven},
 	"plan publish":      {kind: audit.Plan},
 	"plan cancel":       {kind: audit.Plan, ids: firstWithTenant},
 	"plan reset":        {kind: audit.Plan, ids: firstWithTenant},
@@ -141,6 +141,7 @@ type auditing struct {
 	done    []audit.Thing       // what the command says that it has changed, beside those
 	was     []*audit.Snapshot   // and how that was before
 	count   int64
+	reasons map[string]string // why things were refused, by their ids
 }
 
 // commandPath is a command without the name of the program.
@@ -175,7 +176,7 @@ func (a *app) audited(cmd *cobra.Command, args []string) {
 
 // openFlags are text flags whose values are in the audit. Those of others may be secrets.
 var openFlags = []string{
-	"tenant", "type", "key", "status", "category", "creator", "worker-id", "created-after", "created-before", "remark", "note", "from-step", "history", "role", "name",
+	"tenant", "type", "key", "status", "category", "creator", "worker", "retry-strategy", "created-after", "created-before", "remark", "note", "from-step", "history", "role", "name",
 	"from", "to", "request", "at", "in", "file", "expires-at", "existing", "id", "on-failure", "limit-key",
 }
 
@@ -262,6 +263,16 @@ func (a *app) counts(n int64) {
 	}
 }
 
+// refuses notes why the command does not change a thing; "" = the only one.
+func (a *app) refuses(id, reason string) {
+	if r := a.auditing; r != nil {
+		if r.reasons == nil {
+			r.reasons = map[string]string{"": reason} // the first of them
+		}
+		r.reasons[id] = reason
+	}
+}
+
 // ended writes what became of the command, code and reason, to the audit.
 func (a *app) ended(ctx context.Context, code int, reason string) {
 	r := a.auditing
@@ -279,7 +290,7 @@ func (a *app) ended(ctx context.Context, code int, reason string) {
 	}
 	conclude := func(e *store.AuditEntry, before *audit.Snapshot) error {
 		var err error
-		if e.Outcome, e.Reason = outcome, reason; code != ExitOK {
+		if e.Outcome, e.Reason = outcome, cmp.Or(reason, r.reasons[e.Resource], r.reasons[""]); code != ExitOK {
 			e.Status = code
 		}
 		if t := (audit.Thing{Kind: e.Kind, ID: e.Resource}); t.ID != "" || t.Kind == audit.Pauses {
@@ -287,7 +298,9 @@ func (a *app) ended(ctx context.Context, code int, reason string) {
 			after, err = audit.Take(ctx, r.c.store, t)
 			e.Before, e.After = audit.Changed(before, after)
 		}
-		if changed := e.Before != "" || e.After != ""; changed && outcome == store.AuditRefused {
+		changed := e.Before != "" || e.After != ""
+		others := e.Resource != "" && len(r.reasons) > 1 && r.reasons[e.Resource] == ""
+		if outcome == store.AuditRefused && (changed || others) {
 			e.Outcome, e.Reason, e.Status = store.AuditOK, "", 0 // the command was refused about others
 		}
 		return err

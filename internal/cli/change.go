@@ -195,7 +195,9 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 			if first == nil {
 				first = err
 			}
-			r.say("mscheduler: %s", r.whyNot(id, err))
+			why := r.whyNot(id, err)
+			r.refuses(id, why)
+			r.say("mscheduler: %s", why)
 			continue
 		}
 		changed = append(changed, changedView{t.ID, t.Status, t.Generation})

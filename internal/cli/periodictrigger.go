@@ -29,6 +29,7 @@ func (r *rulesCommand) trigger() *cobra.Command {
 				return err
 			}
 			if became.Status == schedule.RunSkipped {
+				r.refuses("", skipText(became.Reason))
 				return quiet(ExitRefused) // the line says it all
 			}
 			return nil

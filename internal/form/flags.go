@@ -19,6 +19,7 @@ type Flag struct {
 	field field
 	of    reflect.Type
 	given bool
+	text  string // what was given
 }
 
 // Flags are those of the fields of a form that have a help text, but for those whose names are
@@ -46,8 +47,8 @@ func flagsOf(root reflect.Value, t reflect.Type, index []int, without []string) 
 	return out
 }
 
-// String is the default: none, its help says what it is.
-func (*Flag) String() string { return "" }
+// String is what was given, with commas between several. There is no default; the help says what holds.
+func (f *Flag) String() string { return f.text }
 
 // Type is what the help calls the value.
 func (f *Flag) Type() string {
@@ -101,7 +102,8 @@ func (f *Flag) Set(s string) error {
 	}
 	if f.of.Kind() == reflect.Slice && f.given {
 		v.Set(reflect.AppendSlice(before, v))
+		s = f.text + "," + s
 	}
-	f.given = true
+	f.given, f.text = true, s
 	return nil
 }

@@ -1,5 +1,11 @@
 package form
 
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
 // Options are those of a task; a type and a rule say them for all of their tasks. What is
 // absent was not said.
 type Options struct {
@@ -68,4 +74,17 @@ type CallbackSecurity struct {
 type CallbackKey struct {
 	AccessKey string `json:"ak,omitzero"`
 	Secret    string `json:"sk,omitzero"`
+}
+
+// OptionField is the name of a field in a form that has options: an option that is named alone gets the
+// name of what it belongs to.
+func OptionField(name string) string {
+	first := name
+	if end := strings.IndexAny(name, ".["); end >= 0 {
+		first = name[:end]
+	}
+	if slices.ContainsFunc(fieldsOf(reflect.TypeFor[Options]()), func(f field) bool { return f.name == first }) {
+		return "options." + name
+	}
+	return name
 }

@@ -20,7 +20,7 @@ type AuditFilter struct {
 	Tenant    string    `query:"tenant" doc:"tenant of the things; - for things without one"`
 	Who       string    `query:"who" doc:"token/ID, oidc/SUBJECT, os/USER@HOST or anybody"`
 	Operation string    `query:"operation" doc:"operationId, or the command, such as task cancel"`
-	Kind      string    `query:"kind" doc:"task, type, periodic, plan, flow, stream, run, bulk, pauses or token"`
+	Kind      string    `query:"kind" enum:"task,type,periodic,plan,flow,stream,run,bulk,worker,pauses,token"`
 	Resource  string    `query:"resource" doc:"id of the thing, such as -/mail/k"`
 	Outcome   string    `query:"outcome" enum:"unknown,ok,refused,failed"`
 	After     time.Time `query:"after" doc:"at this time or later"`

@@ -28,7 +28,7 @@ const dryRun = "dry-run"
 // things are the paths of single things, by their kinds.
 var things = []struct{ kind, path string }{
 	{audit.Task, taskAt}, {audit.Type, "/types/{type}"}, {audit.Rule, ruleAt}, {audit.Plan, planAt}, {audit.Flow, flowAt}, {audit.Stream, streamAt}, {audit.Bulk, jobAt}, {audit.Token, tokenAt},
-	{"run", runAt}, {audit.Pauses, "/pauses"}, {audit.Worker, workerAt},
+	{audit.Run, runAt}, {audit.Pauses, "/pauses"}, {audit.Worker, workerAt},
 }
 
 // collections are the paths of all things of a kind, under which new ones are made.
@@ -71,7 +71,7 @@ func (r recording) entry(c huma.Context, g access.Grant) *store.AuditEntry {
 	if r.kind == audit.Token { // also of what is nearly a token's text, the secret stays out of the audit
 		e.Resource, _ = access.ParseID("", e.Resource)
 	}
-	if e.Tenant = (audit.Thing{Kind: r.kind, ID: e.Resource}).Tenant(); len(r.fields) == 0 || r.kind == "run" {
+	if e.Tenant = (audit.Thing{Kind: r.kind, ID: e.Resource}).Tenant(); len(r.fields) == 0 || r.kind == audit.Run {
 		e.Tenant = c.Param("tenant")
 	}
 	if e.Tenant == "" && len(g.Tenants) == 1 {

@@ -230,7 +230,7 @@ func (s *API) edit(ctx context.Context, f *form.Rule, stored *schedule.Rule) (ru
 		return rulechange.Edit{}, err
 	}
 	edit, err := rulechange.Of(f, stored, s.secrets, now)
-	return edit, input.Under("body", err)
+	return edit, input.Under("body", input.Renamed(err, form.OptionField))
 }
 
 func (s *API) putRule(ctx context.Context, in *struct {

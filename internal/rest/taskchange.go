@@ -98,7 +98,7 @@ func (s *API) update(ctx context.Context, in *struct {
 	}
 	t, err := taskchange.Update(ctx, s.producer, in.id(), in.Body.form, rev, s.store.Local().Now())
 	if err != nil {
-		return nil, input.Under("body", err)
+		return nil, input.Under("body", input.Renamed(err, form.OptionField))
 	}
 	return answerTask(t)
 }

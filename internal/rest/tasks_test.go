@@ -51,7 +51,7 @@ func TestEachWrongFieldIsNamedAndNothingIsStored(t *testing.T) {
 	w := newWorld(t)
 	for body, want := range map[string]map[string]string{
 		`{}`: {"body.type": "is required"},
-		`{"type": "mail", "priority": 12, "options": {"retry": {"max_errors": -1}}}`:     {"body.priority": "12", "body.retry.max_errors": "-1"},
+		`{"type": "mail", "priority": 12, "options": {"retry": {"max_errors": -1}}}`:     {"body.priority": "12", "body.options.retry.max_errors": "-1"},
 		`{"type": "mail", "prioritty": 1, "options": {"timeout": "soon", "retries": 3}}`: {"body.prioritty": "not known", "body.options.timeout": "soon", "body.options.retries": "not known"},
 		`{"type": "http", "args": {"url": "ftp://example.org"}}`:                         {"body.args.url": "ftp"},
 		`{"type": "mail", "start_time": "tomorrow", "in": "5m"}`:                         {"body.in": "start_time"},
@@ -174,7 +174,7 @@ func TestATaskIsChangedOnlyAsItWasRead(t *testing.T) {
 	whatever := w.as("If-Match", "*")
 	for body, field := range map[string]string{
 		`{"type": "sms"}`: "body.type", `{"key": "l"}`: "body.key", `{"tenant": "x"}`: "body.tenant", `{"held": true}`: "body.held", `{}`: "body.options",
-		`{"priority": 10}`: "body.priority", `{"options": {"ping_interval": "1h"}}`: "body.ping_interval",
+		`{"priority": 10}`: "body.priority", `{"options": {"ping_interval": "1h"}}`: "body.options.ping_interval",
 	} {
 		require.Contains(t, whatever.fails(http.StatusUnprocessableEntity, "PATCH", task, body), field, body)
 	}

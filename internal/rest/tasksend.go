@@ -119,7 +119,7 @@ func (s *API) item(ctx context.Context, t *form.Task, place, idempotencyKey stri
 	if err == nil {
 		err = errors.Join((producer.Config{SecretKey: s.config.SecretKey}).Check(item.Type, item.Args, item.Options...), builtin.CheckArgs(item.Type, item.Args))
 	}
-	return item, input.Renamed(err, func(field string) string { return "body." + place + field })
+	return item, input.Renamed(err, func(field string) string { return "body." + place + form.OptionField(field) })
 }
 
 func (s *API) sendBatch(ctx context.Context, in *struct {

@@ -161,20 +161,38 @@ func (p planner) report(ctx context.Context, flows []*graph.Flow, held map[strin
 
 // conclude ends the task of the node that started a flow, if it is still of that life.
 func (p planner) conclude(ctx context.Context, child *graph.Flow, status model.Status, result bson.RawValue, why string) error {
-	return p.concludeTask(ctx, flowspec.ParentTask(child), child.Parent, child.CreatedAt, status, result, why)
+	younger, err := p.concludeTask(ctx, flowspec.ParentTask(child), child.Parent, child.CreatedAt, status, result, why)
+	if err != nil || !younger {
+		return err
+	}
+	// A person has had the task run again since, or it is that of a later flow with the same key.
+	switch parent, err := p.store.Flows.Get(ctx, child.Parent.ID); {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case before(child.CreatedAt, parent.CreatedAt):
+		return nil
+	}
+	_, err = p.concludeTask(ctx, flowspec.ParentTask(child), child.Parent, time.Time{}, status, result, why)
+	return err
 }
 
 // concludeTask ends a task that no worker runs, if it is of that node and life. began is when the flow
-// began that it waits for: a task that is younger waits for another one (zero = it waits for none).
-func (p planner) concludeTask(ctx context.Context, id string, of *model.Origin, began time.Time, status model.Status, result bson.RawValue, why string) error {
-	err := p.store.Tasks.ChangeUnlessHeld(ctx, id, func(t *model.Task) (*model.Task, error) {
-		if o := t.Origin; o == nil || !began.IsZero() && before(began, t.CreatedAt) || o.ID != of.ID || o.Generation != of.Generation {
+// began that it waits for: a younger task stays as it is (zero = no task is younger).
+func (p planner) concludeTask(ctx context.Context, id string, of *model.Origin, began time.Time, status model.Status, result bson.RawValue, why string) (younger bool, err error) {
+	err = p.store.Tasks.ChangeUnlessHeld(ctx, id, func(t *model.Task) (*model.Task, error) {
+		o := t.Origin
+		if o == nil || o.ID != of.ID || o.Generation != of.Generation {
+			return t, nil
+		}
+		if younger = !began.IsZero() && before(began, t.CreatedAt); younger {
 			return t, nil
 		}
 		return lifecycle.Conclude(t, status, result, why, lifecycle.EffectiveOf(t, p.types.Options(t.Type)), p.store.Clock.Now()), nil
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return nil
+		return false, nil
 	}
-	return err
+	return younger, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -85,4 +86,41 @@ func TestAFlowOfANodeStartsAndEndsOnceWhereverTheEngineDies(t *testing.T) {
 		require.Equal(t, before, d.task(doc, 1).Rev, "it was told")
 	}
 	require.Equal(t, graph.StatusFinish, d.get(doc).Status)
+}
+
+// The task's life is younger than the flow that it waits for, as one of a later flow with the key of its
+// own would be.
+func TestATaskThatAPersonRetriedLaterEndsWithTheFlowThatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	d := newDriven(t)
+	doc, err := d.f.Start(t.Context(), nested("f"))
+	require.NoError(t, err)
+	d.cancels(doc, 0)
+	child := d.get(&graph.Flow{ID: "-/f.in"})
+	d.cancels(child, 0)
+	d.told(doc, 1)
+	require.Equal(t, graph.NodePending, d.get(doc).States[1].Status)
+	later := time.Now().Add(time.Hour)
+	_, _, err = d.f.store.Tasks.Change(t.Context(), taskID(doc, 1), func(t *model.Task) (*model.Task, error) {
+		return lifecycle.RetryNow(t, "", lifecycle.EffectiveOf(t, model.Options{}), later)
+	})
+	require.NoError(t, err)
+	require.Equal(t, model.StatusNew, d.task(doc, 1).Status)
+	_, err = d.f.Resolve(t.Context(), child.ID, "x", graph.NodeSuccess, "by hand")
+	require.NoError(t, err)
+	require.Equal(t, model.StatusSuccess, d.task(doc, 1).Status)
+	d.told(doc, 1)
+	require.Equal(t, graph.StatusFinish, d.get(doc).Status)
+
+	// What an earlier flow with the key started does not end the task of a later one.
+	_, err = d.db.Collection("flows").UpdateByID(t.Context(), doc.ID, bson.D{{Key: "$set", Value: bson.D{{Key: "created_at", Value: later}}}})
+	require.NoError(t, err)
+	_, _, err = d.f.store.Tasks.Change(t.Context(), taskID(doc, 1), func(t *model.Task) (*model.Task, error) {
+		c := *t
+		c.Status, c.Rev = model.StatusWait, t.Rev+1
+		return &c, nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, planner{d.f}.report(t.Context(), []*graph.Flow{d.get(child)}, map[string]error{}, true))
+	require.Equal(t, model.StatusWait, d.task(doc, 1).Status)
 }

@@ -192,7 +192,8 @@ func (p planner) gather(ctx context.Context, f *graph.Flow, i int) error {
 	if why != "" {
 		status = model.StatusFailure
 	}
-	return p.concludeTask(ctx, taskID(f, i), &model.Origin{ID: f.ID, Generation: st.Life}, time.Time{}, status, result, why)
+	_, err := p.concludeTask(ctx, taskID(f, i), &model.Origin{ID: f.ID, Generation: st.Life}, time.Time{}, status, result, why)
+	return err
 }
 
 // whyFailed names the first element that failed.

@@ -29,6 +29,7 @@ import (
 //	finish w ok [result=] [quiet] | error | fatal | panic | timeout | snooze 5s | retry-after 5s | release | unstarted | cancel | undecodable
 //	deliver ok|failed   the callback's delivery has ended; carried-out: the outbox is empty
 //	park w 1h [quiet]        expire, leave, cancel, abort, retry, resolve, release, repair
+//	conclude Success|Failure|Pending [result=] [why=]   what the task waits for has ended
 //	step w name      w's execution saves a step, as the store does; retry-from name
 //	local w          a retry inside w's execution begins
 //	steps w          the names of the steps that w need not do again
@@ -116,7 +117,8 @@ func (s *story) run(c scenario.Command) string {
 	s.task = after
 	if a.Name() != "ping" && a.Name() != "step" && a.Name() != "local" && a.Name() != "hand-edit" && a.Name() != "carried-out" {
 		require.NoError(t, diffFault(before, after))
-		if s.task.Status != "" && before.Options.ConcurrentWorkerCount == after.Options.ConcurrentWorkerCount && s.handler.IsZero() {
+		succeeded := a.Name() == "conclude" && s.task.Status == model.StatusSuccess // without a worker
+		if s.task.Status != "" && !succeeded && before.Options.ConcurrentWorkerCount == after.Options.ConcurrentWorkerCount && s.handler.IsZero() {
 			require.NoError(t, stateFault(s.task, s.eff(), s.now))
 		}
 		return s.show() + showUpdate(diffOf(before, after))
@@ -167,6 +169,8 @@ func (s *story) rule(a scenarioCommand) (*model.Task, error) {
 		return Abort(t, a.Value("remark"), s.person(), now)
 	case "release":
 		return Release(t, s.person(), now)
+	case "conclude":
+		return Conclude(t, model.Status(a.Word(0)), a.json("result"), a.Value("why"), s.person(), now), nil
 	case "update":
 		return Update(t, a.patch(t.Options, now), s.typ, now)
 	case "send-again":

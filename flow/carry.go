@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
@@ -22,7 +24,8 @@ import (
 type todo struct {
 	flow *graph.Flow
 	plan *graph.Planned
-	now  time.Time // the same for all, so that equal changes are one statement
+	now  time.Time           // the same for all, so that equal changes are one statement
+	gone *flowplan.GoneError // why its arguments cannot be made; nil = they can
 }
 
 // place is where the node stands among those of its flow.
@@ -36,7 +39,8 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 	var children, elements []todo // of nodes that start flows, and of those with elements
 	var renew []string
 	records := map[string]*graph.Node{}
-	if held, err = p.arguments(ctx, flows); err != nil {
+	held, gone, err := p.arguments(ctx, flows)
+	if err != nil {
 		return nil, err
 	}
 	started, err := p.linked(ctx, flows, held)
@@ -54,7 +58,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 				continue
 			}
 			i := flowplan.Place(f, pl)
-			id := taskID(f, i)
+			id, do := taskID(f, i), todo{f, pl, now, gone[pl]}
 			switch {
 			case pl.Do == flowplan.DoLink:
 				for n := i; n < i+pl.N; n++ {
@@ -63,16 +67,16 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 				}
 			case pl.Do == flowplan.DoRelease && started[id] != nil:
 			case pl.Do == flowplan.DoRelease, pl.Do == flowplan.DoAbort:
-				todos[id] = append(todos[id], todo{f, pl, now})
+				todos[id] = append(todos[id], do)
 			case pl.Do == flowplan.DoRestart, pl.Do == flowplan.DoReset:
 				renew = append(renew, id)
-				todos[id] = append(todos[id], todo{f, pl, now})
+				todos[id] = append(todos[id], do)
 			}
 			if f.Nodes[i].Flow != nil && pl.Do != "" {
-				children = append(children, todo{f, pl, now})
+				children = append(children, do)
 			}
 			if f.Nodes[i].Each != nil && pl.Do != "" {
-				elements = append(elements, todo{f, pl, now})
+				elements = append(elements, do)
 			}
 			record := nodeOf(f, i)
 			records[record.ID] = record
@@ -180,7 +184,11 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 		return t // it has run since: this process was frozen
 	case t.Status.Ended(): // while its node waited: the flow knew nothing to do with the end
 		return lifecycle.TellAgain(t, do.now)
-	case t.Status != model.StatusWait, t.Type == flowspec.NodeType: // which waits for the engine
+	case t.Status != model.StatusWait && t.Type != flowspec.NodeType:
+		return t
+	case do.gone != nil:
+		return p.unstartable(t, do)
+	case t.Type == flowspec.NodeType: // which waits for the engine
 		return t
 	}
 	return p.released(t, do)
@@ -225,6 +233,24 @@ func (p planner) released(t *model.Task, do todo) *model.Task {
 	return after
 }
 
+// unstartable is a task that waits as one that fails, since its arguments cannot be made.
+func (p planner) unstartable(t *model.Task, do todo) *model.Task {
+	return lifecycle.Conclude(t, model.StatusFailure, bson.RawValue{}, do.gone.Error(), lifecycle.EffectiveOf(t, p.types.Options(t.Type)), do.now)
+}
+
+// begun is a new life of a task that waits, as its plan wants it.
+func (p planner) begun(t *model.Task, do todo) *model.Task {
+	switch {
+	case do.plan.Do != flowplan.DoRestart:
+		return t
+	case do.gone != nil:
+		return p.unstartable(t, do)
+	case t.Type == flowspec.NodeType: // which waits for the engine
+		return t
+	}
+	return p.released(t, do)
+}
+
 // renew begins a new life of a task, which waits, or may run at once.
 func (p planner) renew(ctx context.Context, id string, do todo) error {
 	err := p.store.Tasks.ChangeUnlessHeld(ctx, id, func(t *model.Task) (*model.Task, error) {
@@ -246,9 +272,7 @@ func (p planner) renew(ctx context.Context, id string, do todo) error {
 		origin := *t.Origin
 		origin.Generation = do.plan.Life
 		after.Origin = &origin
-		if do.plan.Do == flowplan.DoRestart && t.Type != flowspec.NodeType {
-			after = p.released(after, do)
-		}
+		after = p.begun(after, do)
 		after.Rev = t.Rev + 1
 		return after, nil
 	})
@@ -277,10 +301,7 @@ func (p planner) resend(ctx context.Context, id string, do todo) error {
 	origin := *last.Origin
 	origin.Generation = do.plan.Life
 	d.Origin = &origin
-	t := lifecycle.NewTask(d, p.store.Clock.Now())
-	if do.plan.Do == flowplan.DoRestart && t.Type != flowspec.NodeType {
-		t = p.released(t, do)
-	}
+	t := p.begun(lifecycle.NewTask(d, p.store.Clock.Now()), do)
 	_, err = p.store.Tasks.Insert(ctx, []*model.Task{t})
 	return err
 }

@@ -35,7 +35,7 @@ func (p planner) children(ctx context.Context, todos []todo, held map[string]err
 			err = p.cancelChild(ctx, do, pl.Life)
 		default:
 		}
-		if (pl.Do == flowplan.DoRelease || pl.Do == flowplan.DoRestart) && err == nil && st.Status == graph.NodeReady && st.Life == pl.Life {
+		if do.gone == nil && (pl.Do == flowplan.DoRelease || pl.Do == flowplan.DoRestart) && err == nil && st.Status == graph.NodeReady && st.Life == pl.Life {
 			var child *graph.Flow
 			if child, err = p.startChild(ctx, do); child != nil {
 				started = append(started, child)
@@ -129,7 +129,7 @@ func (p planner) report(ctx context.Context, flows []*graph.Flow, held map[strin
 	last := func(m *making) int { return len(m.flow.Nodes) - 1 }
 	err := p.provide(ctx, all, func(m *making) {
 		if i := last(m); flowspec.HasTask(&m.flow.Nodes[i]) && m.err == nil {
-			if _, known := m.output(i); !known {
+			if _, known, _ := m.output(i); !known {
 				m.missing = []int{i}
 			}
 		}
@@ -142,8 +142,12 @@ func (p planner) report(ctx context.Context, flows []*graph.Flow, held map[strin
 		status, why, _ := flowplan.Outcome(m.flow)
 		var output bson.RawValue
 		if m.flow.States[i].Status == graph.NodeSuccess && status == model.StatusSuccess {
-			if output = m.flow.States[i].Output; flowspec.HasTask(&m.flow.Nodes[i]) {
-				output, _ = m.output(i)
+			output = m.flow.States[i].Output
+			if flowspec.HasTask(&m.flow.Nodes[i]) {
+				var gone error
+				if output, _, gone = m.output(i); gone != nil {
+					status, why = model.StatusFailure, fmt.Sprintf("its flow %s has ended, but %v", m.flow.Key, gone)
+				}
 			}
 		}
 		err := m.err

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,8 +172,15 @@ func (p planner) gather(ctx context.Context, f *graph.Flow, i int) error {
 		}
 		for k, id := range some {
 			v := bsoncore.Value{Type: bsoncore.TypeNull}
-			if t := tasks[id]; t != nil && t.Result.Type != 0 && st.Elements[from+k] == flowplan.ElementSucceeded {
-				v = bsoncore.Value{Type: bsoncore.Type(t.Result.Type), Data: t.Result.Value}
+			if st.Elements[from+k] == flowplan.ElementSucceeded {
+				switch t, there := tasks[id]; {
+				case !there:
+					why = cmp.Or(why, fmt.Sprintf("the output of element %d is gone: its task has been deleted", from+k))
+				case t == nil:
+					return fmt.Errorf("this process cannot read the output of element %d", from+k)
+				case t.Result.Type != 0:
+					v = bsoncore.Value{Type: bsoncore.Type(t.Result.Type), Data: t.Result.Value}
+				}
 			}
 			out = bsoncore.AppendValueElement(out, strconv.Itoa(from+k), v)
 		}

@@ -1,7 +1,9 @@
 package flow
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,8 +26,7 @@ type making struct {
 	err     error
 	known   *memo // nil = nothing
 	missing []int
-	// passing are outputs that another decision reads anew: somebody has deleted the task, or has it run
-	// again.
+	// passing are outputs that another decision reads anew: the task is gone, or somebody has it run again.
 	passing []flowplan.Life
 	// impatient: what is decided about has waited for joinPatience.
 	impatient bool
@@ -43,7 +44,7 @@ func (f *Flows) make(ctx context.Context, all []*making, now time.Time) error {
 // provide calls try with all, and reads the outputs that it misses, until nothing is missing.
 func (f *Flows) provide(ctx context.Context, all []*making, try func(*making)) error {
 	for {
-		lacking := map[string][]func(*model.Task){} // by task
+		lacking := map[string][]func(t *model.Task, there bool){} // by task
 		for _, m := range all {
 			m.missing = nil
 			if m.known == nil {
@@ -52,7 +53,7 @@ func (f *Flows) provide(ctx context.Context, all []*making, try func(*making)) e
 			try(m)
 			for _, i := range m.missing {
 				id := taskID(m.flow, i)
-				lacking[id] = append(lacking[id], func(t *model.Task) { m.take(i, t) })
+				lacking[id] = append(lacking[id], func(t *model.Task, there bool) { m.take(i, t, there) })
 			}
 		}
 		if len(lacking) == 0 {
@@ -64,49 +65,63 @@ func (f *Flows) provide(ctx context.Context, all []*making, try func(*making)) e
 		}
 		for id, takes := range lacking {
 			t, there := tasks[id]
-			if !there {
-				t = new(model.Task) // somebody deleted it: it has no output
-			}
 			for _, take := range takes {
-				take(t)
+				take(t, there)
 			}
 		}
 	}
 }
 
-// take takes the output of a node from its task; nil = this process cannot read that.
-func (m *making) take(i int, t *model.Task) {
-	if t == nil {
+// take takes the output of a node from its task; nil = this process cannot read that. If the task is not
+// there, the output was deleted with it.
+func (m *making) take(i int, t *model.Task, there bool) {
+	life := flowplan.LifeOf(m.flow, i)
+	switch {
+	case !there:
+		m.known.gone[life] = true
+		m.passing = append(m.passing, life)
+		return
+	case t == nil:
 		m.err = fmt.Errorf("flow %s: this process cannot read the output of node %s", m.flow.ID, m.flow.Nodes[i].ID)
 		return
 	}
-	life := flowplan.LifeOf(m.flow, i)
 	if m.known.outputs[life] = t.Result; !t.Status.Ended() {
 		m.passing = append(m.passing, life)
 	}
 }
 
-// output is that of a node, if it is known.
-func (m *making) output(i int) (out bson.RawValue, known bool) {
-	out, known = m.known.outputs[flowplan.LifeOf(m.flow, i)]
-	return out, known
+// output is that of a node, if it is known. The error is a [*flowplan.GoneError].
+func (m *making) output(i int) (out bson.RawValue, known bool, err error) {
+	life := flowplan.LifeOf(m.flow, i)
+	if m.known.gone[life] {
+		return out, true, &flowplan.GoneError{Node: m.flow.Nodes[i].ID}
+	}
+	out, known = m.known.outputs[life]
+	return out, known, nil
 }
 
 // arguments fills in those of plans that were read from the database: flows store none, since the
 // output of one node may be in the arguments of ten thousand. The outputs of nodes that succeeded
-// do not change. held are flows of which this process cannot do that.
-func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[string]error, err error) {
+// do not change. held are flows of which this process cannot do that. gone are plans whose outputs were
+// deleted since they were decided: the tasks fail.
+func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[string]error, gone map[*graph.Planned]*flowplan.GoneError, err error) {
+	gone = map[*graph.Planned]*flowplan.GoneError{}
 	all := make([]*making, len(flows))
 	for i, doc := range flows {
 		all[i] = &making{flow: doc}
 	}
 	err = f.provide(ctx, all, func(m *making) {
 		for k := range m.flow.Planned {
-			if p := &m.flow.Planned[k]; m.err == nil && !filled(p) && flowplan.Runs(m.flow, p) {
-				lacks, err := fill(m, m.flow, p)
-				if m.missing = append(m.missing, lacks...); err != nil {
-					m.err = err
-				}
+			p := &m.flow.Planned[k]
+			if m.err != nil || filled(p) || gone[p] != nil || !flowplan.Runs(m.flow, p) {
+				continue
+			}
+			lacks, err := fill(m, m.flow, p)
+			m.missing = append(m.missing, lacks...)
+			if lost := (*flowplan.GoneError)(nil); errors.As(err, &lost) {
+				gone[p] = lost
+			} else if err != nil {
+				m.err = err
 			}
 		}
 	})
@@ -116,12 +131,12 @@ func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[st
 			held[m.flow.ID] = m.err
 		}
 	}
-	return held, err
+	return held, gone, err
 }
 
 // try makes a decision with the outputs that are known; missing are those that it lacks.
 func (f *Flows) try(m *making, now time.Time) {
-	in := &flowplan.Inputs{Outputs: m.known.outputs, Taken: m.known.taken, Joins: f.joins, Impatient: m.impatient}
+	in := &flowplan.Inputs{Outputs: m.known.outputs, Gone: m.known.gone, Taken: m.known.taken, Joins: f.joins, Impatient: m.impatient}
 	after, err := m.decide(in, now)
 	if err != nil {
 		m.err = err
@@ -177,6 +192,7 @@ func fill(m *making, after *graph.Flow, p *graph.Planned) (lacks []int, err erro
 		stored = append(stored, flowspec.EachItems(v))
 	}
 	places := map[string]int{}
+	var gone error
 	var template bson.RawValue
 	for k := len(stored) - 1; k >= 0; k-- { // the last is that of the arguments
 		if stored[k] == "" {
@@ -191,13 +207,14 @@ func fill(m *making, after *graph.Flow, p *graph.Planned) (lacks []int, err erro
 				return nil, err
 			}
 			places[node] = i
-			if _, known := m.output(i); !known && flowspec.HasTask(&after.Nodes[i]) && after.States[i].Status == graph.NodeSuccess {
+			_, known, err := m.output(i)
+			if gone = cmp.Or(gone, err); !known && flowspec.HasTask(&after.Nodes[i]) && after.States[i].Status == graph.NodeSuccess {
 				lacks = append(lacks, i)
 			}
 		}
 	}
-	if len(lacks) > 0 {
-		return lacks, nil
+	if len(lacks) > 0 || gone != nil {
+		return lacks, gone
 	}
 	output := func(node string) bson.RawValue {
 		i, known := places[node]
@@ -205,7 +222,7 @@ func fill(m *making, after *graph.Flow, p *graph.Planned) (lacks []int, err erro
 		case !known:
 			return bson.RawValue{}
 		case flowspec.HasTask(&after.Nodes[i]):
-			out, _ := m.output(i)
+			out, _, _ := m.output(i) // it is not gone
 			return out
 		}
 		return after.States[i].Output

@@ -24,12 +24,13 @@ type memory struct {
 type memo struct {
 	createdAt time.Time
 	outputs   map[flowplan.Life]bson.RawValue
+	gone      map[flowplan.Life]bool // they have no output any more: nobody can read their tasks
 	taken     map[flowplan.Edge]bool
 	counted   int // bytes
 }
 
 func newMemo(f *graph.Flow) *memo {
-	return &memo{createdAt: f.CreatedAt, outputs: map[flowplan.Life]bson.RawValue{}, taken: map[flowplan.Edge]bool{}}
+	return &memo{createdAt: f.CreatedAt, outputs: map[flowplan.Life]bson.RawValue{}, gone: map[flowplan.Life]bool{}, taken: map[flowplan.Edge]bool{}}
 }
 
 // of is what is known of a flow.
@@ -76,6 +77,7 @@ func (m *memo) count() {
 // forget forgets the output of a node, and what conditions said of it.
 func (m *memo) forget(life flowplan.Life) {
 	delete(m.outputs, life)
+	delete(m.gone, life)
 	for e := range m.taken {
 		if e.Parent == life {
 			delete(m.taken, e)

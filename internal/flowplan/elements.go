@@ -2,6 +2,7 @@ package flowplan
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -27,8 +28,9 @@ func ElementOpen(letter byte) bool { return strings.IndexByte(openLetters, lette
 
 // startElements lets the elements of a node start, as many as may run at once.
 func (s *step) startElements(i int, do graph.Action) {
-	items, err := flowspec.Elements(&s.Nodes[i], s.outputOf)
-	switch {
+	var gone error
+	items, err := flowspec.Elements(&s.Nodes[i], s.outputOf(&gone))
+	switch err = cmp.Or(gone, err); {
 	case !s.in.Ready(): // the decision is made again with what it lacks
 	case err != nil:
 		s.fail(i, err)

@@ -96,7 +96,11 @@ func (in *Inputs) taken(f *graph.Flow, i, parent int) (bool, error) {
 	if taken, known := in.Taken[edge]; known {
 		return taken, nil
 	}
-	taken, err := holds(f.Nodes[i].When[parent], in.output(f, at))
+	output, err := in.output(f, at)
+	if err != nil {
+		return false, err
+	}
+	taken, err := holds(f.Nodes[i].When[parent], output)
 	if err == nil && in.Taken != nil && !in.Missing[at] {
 		in.Taken[edge] = taken
 	}
@@ -231,7 +235,10 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 		case skipped[at]:
 			all[k].Status = graph.NodeSkipped
 		case all[k].Status == graph.NodeSuccess:
-			all[k].Output = in.output(f, at)
+			var err error
+			if all[k].Output, err = in.output(f, at); err != nil {
+				return j, err
+			}
 		}
 	}
 	if !in.Ready() {

@@ -1,6 +1,7 @@
 package flowplan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -74,8 +75,9 @@ func (s *step) start(i int, do graph.Action) {
 		s.plan(i, do)
 		return
 	}
-	at, err := flowspec.DueAt(&s.Nodes[i], s.now, s.outputOf)
-	switch {
+	var gone error
+	at, err := flowspec.DueAt(&s.Nodes[i], s.now, s.outputOf(&gone))
+	switch err = cmp.Or(gone, err); {
 	case !s.in.Ready(): // the decision is made again with what it lacks
 	case err != nil:
 		s.fail(i, err)
@@ -86,14 +88,18 @@ func (s *step) start(i int, do graph.Action) {
 	}
 }
 
-// outputOf is the output of a node.
-func (s *step) outputOf(node string) bson.RawValue {
-	for i := range s.Nodes {
-		if s.Nodes[i].ID == node && s.States[i].Status == graph.NodeSuccess {
-			return s.in.output(s.Flow, i)
+// outputOf returns outputs of nodes; gone gets the error of one that no longer exists.
+func (s *step) outputOf(gone *error) func(node string) bson.RawValue {
+	return func(node string) (out bson.RawValue) {
+		for i := range s.Nodes {
+			if s.Nodes[i].ID == node && s.States[i].Status == graph.NodeSuccess {
+				var err error
+				out, err = s.in.output(s.Flow, i)
+				*gone = cmp.Or(*gone, err)
+			}
 		}
+		return out
 	}
-	return bson.RawValue{}
 }
 
 // fail has a node fail that cannot start.

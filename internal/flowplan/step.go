@@ -1,6 +1,7 @@
 package flowplan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -36,6 +37,8 @@ type Inputs struct {
 	// place in Missing; the caller adds the output and decides again.
 	Outputs map[Life]bson.RawValue
 	Missing map[int]bool
+	// Gone are nodes that succeeded and whose outputs no longer exist. A node that needs one fails.
+	Gone map[Life]bool
 	// Taken is what conditions said of outputs; decisions add to it. nil = nobody remembers that.
 	Taken map[Edge]bool
 	// Joins are the registered functions.
@@ -60,10 +63,20 @@ type Edge struct {
 	Parent Life
 }
 
-// output is the output of a node that succeeded.
-func (in *Inputs) output(f *graph.Flow, node int) bson.RawValue {
+// GoneError is the error of a node that needs an output that no longer exists.
+type GoneError struct{ Node string } // whose output it was
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("the output of node %s is gone: its task has been deleted", e.Node)
+}
+
+// output is the output of a node that succeeded. The error is a [*GoneError].
+func (in *Inputs) output(f *graph.Flow, node int) (bson.RawValue, error) {
 	if !flowspec.HasTask(&f.Nodes[node]) {
-		return f.States[node].Output
+		return f.States[node].Output, nil
+	}
+	if in.Gone[LifeOf(f, node)] {
+		return bson.RawValue{}, &GoneError{f.Nodes[node].ID}
 	}
 	out, known := in.Outputs[LifeOf(f, node)]
 	if !known {
@@ -72,7 +85,7 @@ func (in *Inputs) output(f *graph.Flow, node int) bson.RawValue {
 		}
 		in.Missing[node] = true
 	}
-	return out
+	return out, nil
 }
 
 // Ready reports whether the decision had all outputs that it needed.
@@ -218,9 +231,13 @@ func planID(rev int64, node int) string { return strconv.FormatInt(rev, 10) + "-
 
 // finish judges what is dirty, and says what the whole flow has become.
 func (s *step) finish() (*graph.Flow, error) {
-	for i := range s.Nodes {
-		if s.dirty[i] && s.err == nil {
-			s.decide(i)
+	for i := 0; i < len(s.Nodes); i++ {
+		if !s.dirty[i] || s.err != nil {
+			continue
+		}
+		closed := s.Closed
+		if s.decide(i); s.Closed != closed {
+			i = -1 // those before it do not run either
 		}
 	}
 	if s.err != nil {
@@ -309,6 +326,11 @@ func (s *step) decide(i int) {
 		return
 	}
 	j, err := judge(s.Flow, i, s.in)
+	if gone := (*GoneError)(nil); errors.As(err, &gone) {
+		s.fail(i, gone)
+		s.plan(i, DoAbort)
+		return
+	}
 	if err != nil {
 		s.err = err
 		return

@@ -62,7 +62,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 			switch {
 			case pl.Do == flowplan.DoLink:
 				for n := i; n < i+pl.N; n++ {
-					record := nodeOf(f, n)
+					record := flowplan.RecordOf(f, n)
 					records[record.ID] = record
 				}
 			case pl.Do == flowplan.DoRelease && started[id] != nil:
@@ -78,7 +78,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 			if f.Nodes[i].Each != nil && pl.Do != "" {
 				elements = append(elements, do)
 			}
-			record := nodeOf(f, i)
+			record := flowplan.RecordOf(f, i)
 			records[record.ID] = record
 		}
 	}
@@ -304,30 +304,6 @@ func (p planner) resend(ctx context.Context, id string, do todo) error {
 	t := p.begun(lifecycle.NewTask(d, p.store.Clock.Now()), do)
 	_, err = p.store.Tasks.Insert(ctx, []*model.Task{t})
 	return err
-}
-
-// nodeOf is the record of a node. Of a stream each is kept for its own time: the stream does not end.
-func nodeOf(f *graph.Flow, i int) *graph.Node {
-	v, st := &f.Nodes[i], &f.States[i]
-	after := make([]string, len(v.After))
-	for k, at := range v.After {
-		after[k] = f.Nodes[at].ID
-	}
-	n := &graph.Node{
-		ID: recordID(f, i), FlowID: f.ID, Tenant: f.Tenant, Node: v.ID, Type: v.Type, TaskID: taskID(f, i), After: after,
-		Status: st.Status, Reason: st.Reason, Life: st.Life, Rev: f.Rev, At: st.At, CreatedAt: f.CreatedAt, DeleteAt: f.DeleteAt,
-	}
-	if f.Kind != graph.KindStream {
-		return n
-	}
-	n.Position, n.OnFailure, n.CreatedAt = int64(f.Trimmed+i+1), v.OnFailure, v.CreatedAt
-	if v.Prev != "" {
-		n.After = []string{v.Prev}
-	}
-	if st.Status.Final() {
-		n.DeleteAt = st.At.Add(flowplan.Retention)
-	}
-	return n
 }
 
 // alert tells of nodes that have begun to wait for a person.

@@ -166,7 +166,7 @@ func (p planner) gather(ctx context.Context, f *graph.Flow, i int) error {
 	start, out := bsoncore.AppendArrayStart(nil)
 	for from := 0; from < len(ids) && len(out) <= input.MaxResultBytes; from += perGather {
 		some := ids[from:min(from+perGather, len(ids))]
-		tasks, err := p.lives(ctx, some)
+		tasks, err := p.store.Tasks.LastLivesOf(ctx, some, store.Output)
 		if err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (p planner) gather(ctx context.Context, f *graph.Flow, i int) error {
 func (p planner) whyFailed(ctx context.Context, f *graph.Flow, i, failed int) (string, error) {
 	st := &f.States[i]
 	id := flowspec.ElementID(f, i, failed, st.Life)
-	tasks, err := p.lives(ctx, []string{id})
+	tasks, err := p.store.Tasks.LastLivesOf(ctx, []string{id}, store.State)
 	if err != nil {
 		return "", err
 	}

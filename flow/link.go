@@ -245,8 +245,8 @@ func (p planner) linked(ctx context.Context, flows []*graph.Flow, held map[strin
 			if pl.Links == nil {
 				first := flowplan.Place(f, pl)
 				for i := first; i < first+pl.N; i++ {
-					missing = append(missing, recordID(f, i))
-					l.nodes = append(l.nodes, &graph.Node{ID: recordID(f, i)})
+					missing = append(missing, flowplan.RecordID(f, i))
+					l.nodes = append(l.nodes, &graph.Node{ID: flowplan.RecordID(f, i)})
 				}
 			}
 			links = append(links, l)
@@ -323,15 +323,12 @@ func (p planner) insert(ctx context.Context, tasks []*model.Task, of []*graph.Fl
 // startsNow says whether the first life of a node may run.
 func startsNow(f *graph.Flow, n *graph.Node) bool {
 	for i := range f.Nodes {
-		if recordID(f, i) == n.ID {
+		if flowplan.RecordID(f, i) == n.ID {
 			return f.States[i].Status == graph.NodeReady && f.States[i].Life == 0
 		}
 	}
 	return false
 }
-
-// recordID is the id of the record of a node.
-func recordID(f *graph.Flow, i int) string { return f.ID + "/" + f.Nodes[i].ID }
 
 // linkLost looks for nodes that wait to be linked although nobody looks for them: the process that
 // appended them stood still before it stored them, and died after. Their numbers do not matter: a part

@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -59,7 +60,7 @@ func (f *Flows) provide(ctx context.Context, all []*making, try func(*making)) e
 		if len(lacking) == 0 {
 			return nil
 		}
-		tasks, err := f.lives(ctx, slices.Collect(maps.Keys(lacking)))
+		tasks, err := f.store.Tasks.LastLivesOf(ctx, slices.Collect(maps.Keys(lacking)), store.Output)
 		if err != nil {
 			return fmt.Errorf("reading outputs of nodes: %w", err)
 		}
@@ -236,20 +237,6 @@ func fill(m *making, after *graph.Flow, p *graph.Planned) (lacks []int, err erro
 		p.Items, err = flowspec.ElementArgs(v, items, output)
 	}
 	return nil, err
-}
-
-// lives reads the newest life of each task.
-func (f *Flows) lives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	const perRead = 1000
-	tasks := make(map[string]*model.Task, len(ids))
-	for some := range slices.Chunk(ids, perRead) {
-		found, err := f.store.Tasks.LastLives(ctx, some)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(tasks, found)
-	}
-	return tasks, nil
 }
 
 // taskID is the id of the task of a node; "" = it has none.

@@ -108,7 +108,7 @@ func (f *Flows) Explain(ctx context.Context, id, node string) ([]string, error) 
 		case n.Status == graph.NodeInit:
 			known := make([]string, len(doc.Nodes))
 			for i := range doc.Nodes {
-				known[i] = recordID(doc, i)
+				known[i] = flowplan.RecordID(doc, i)
 			}
 			if before, err = f.store.Nodes.CountBefore(ctx, id, n.No, known); err != nil {
 				return nil, err
@@ -155,29 +155,16 @@ func (f *Flows) Nodes(ctx context.Context, id string, only ...string) ([]NodeVie
 			ids = append(ids, id)
 		}
 	}
-	tasks, err := f.lives(ctx, ids)
+	tasks, err := f.store.Tasks.LastLivesOf(ctx, ids, store.Output)
 	if err != nil {
 		return nil, fmt.Errorf("reading the nodes of the flow %s: %w", id, err)
 	}
 	out := make([]NodeView, 0, len(doc.Nodes))
 	for i := range doc.Nodes {
-		if !wanted(i) {
-			continue
+		if wanted(i) {
+			v := flowplan.ViewOf(doc, i, tasks[taskID(doc, i)])
+			out = append(out, NodeView{*v.Node, v.Output, v.ErrorInfo, v.Times.Ready, v.Times.Started, v.Times.Ended})
 		}
-		v := NodeView{Node: *nodeOf(doc, i), Output: doc.States[i].Output}
-		t := tasks[v.TaskID]
-		times := flowplan.TimesOf(doc, i, t)
-		v.ReadyAt, v.StartedAt, v.EndedAt = times.Ready, times.Started, times.Ended
-		if t != nil {
-			if v.ErrorInfo = t.ErrorInfo; t.Status.Succeeded() && v.Status == graph.NodeSuccess {
-				v.Output = t.Result
-			}
-			v.Status = flowplan.StatusNow(v.Status, t)
-			if doc.Nodes[i].Flow != nil && v.Status == graph.NodeReady {
-				v.Status = graph.NodeRunning // its flow runs
-			}
-		}
-		out = append(out, v)
 	}
 	return out, nil
 }

@@ -209,7 +209,7 @@ func (p planner) tellLost(ctx context.Context, id string) error {
 		if len(ids) == 0 || len(doc.Planned) > 0 {
 			return doc, nil
 		}
-		lives, err := p.lives(ctx, ids)
+		lives, err := p.store.Tasks.LastLivesOf(ctx, ids, store.State)
 		if err != nil {
 			return nil, err
 		}

@@ -45,11 +45,18 @@ func (f *flowsCommand) show() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				states, err := c.flows.Nodes(ctx, id)
-				if err != nil {
-					return err
+				read := view.NodeStates
+				if f.asJSON() {
+					read = view.NodesFrom
 				}
-				nodes := view.NodesOf(doc, states)
+				var nodes []view.Node
+				for len(nodes) < len(doc.Nodes) {
+					some, err := read(ctx, c.store, doc, len(nodes), len(doc.Nodes))
+					if err != nil {
+						return err
+					}
+					nodes = append(nodes, some...)
+				}
 				if format != "" {
 					return f.print(view.Drawings[format](doc, nodes, c.at))
 				}

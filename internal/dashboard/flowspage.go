@@ -92,7 +92,7 @@ func (v *visit) flow() error {
 		return err
 	}
 	g.name, g.doc = text(doc["id"]), doc
-	all, err := v.every(path+"/nodes", "nodes", url.Values{})
+	all, err := v.nodeStates(path)
 	if err != nil {
 		return err
 	}
@@ -110,6 +110,11 @@ func (v *visit) flow() error {
 		"parent": parentOf(text(doc["parent"])),
 	}})
 	return nil
+}
+
+// nodeStates reads the nodes of a flow or a stream without their outputs.
+func (v *visit) nodeStates(path string) ([]any, error) {
+	return v.every(path+"/nodes", "nodes", url.Values{"outputs": {"false"}})
 }
 
 // byStart are nodes in the order in which they started, as the API draws them: then those that wait for their start,

@@ -21,7 +21,13 @@ func (v *visit) node(g *graphOf, nodes []any, id string) error {
 	at := slices.IndexFunc(nodes, func(n any) bool { return text(object(n)["node"]) == id })
 	node := document{"node": id}
 	if at >= 0 {
-		node = object(nodes[at])
+		whole, err := v.get(g.path+"/nodes", url.Values{"node": {id}})
+		if err != nil {
+			return err
+		}
+		for _, n := range list(whole["nodes"]) { // it may have left a stream since
+			node = object(n)
+		}
 	}
 	path := g.path + "/nodes" + pathOf(id)
 	why, err := v.get(path+"/explain", nil)

@@ -66,7 +66,7 @@ func (v *visit) stream() error {
 	if err != nil {
 		return err
 	}
-	all, err := v.every(path+"/nodes", "nodes", url.Values{})
+	all, err := v.nodeStates(path)
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func (v *visit) waitingFlows(q url.Values) (out []waitingFlow, more bool, err er
 			nodes += integer(n)
 		}
 		if w.Large = i >= mostFlowsAsked || nodes > mostNodesAsked; !w.Large {
-			nodes, err := v.every(w.Path+"/nodes", "nodes", url.Values{})
+			nodes, err := v.nodeStates(w.Path)
 			if unlessGone(err) != nil {
 				return nil, false, err
 			}

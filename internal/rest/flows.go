@@ -79,9 +79,9 @@ func (s *API) addFlows() {
 	add(s, read, flowOperation("list-nodes-of-flow", http.MethodGet, flowAt+"/nodes", "List the nodes of a flow with their states and outputs", "A node is RUNNING while a worker runs its task."),
 		func(ctx context.Context, in *struct {
 			FlowPath
-			Page
+			NodesPage
 		}) (*nodeList, error) {
-			return s.listNodes(ctx, in.named(), in.Page)
+			return s.listNodes(ctx, in.named(), in.NodesPage)
 		})
 	drawn := flowOperation("draw-flow", http.MethodGet, flowAt+"/picture", "Draw a flow", "The graph as a picture with statuses and times (SVG), or in the language of Graphviz or Mermaid; or the times of the nodes as a Gantt chart (SVG).")
 	drawn.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{}}}
@@ -153,17 +153,14 @@ func answerFlows(docs []*graph.Flow, unread store.Unread, next string, err error
 	return out, nil
 }
 
-// stated reads a flow with the states of its nodes.
-func (s *API) stated(ctx context.Context, name flowName) (*graph.Flow, []view.Node, error) {
-	doc, err := s.readFlow(ctx, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	states, err := s.flows.Nodes(ctx, name.id)
-	return doc, view.NodesOf(doc, states), err
+// NodesPage is a page of the nodes of a flow.
+type NodesPage struct {
+	Page
+	Node    string `query:"node" pattern:"^[a-zA-Z0-9_-]{1,64}$" doc:"only the node of this id"`
+	Outputs bool   `query:"outputs" default:"true" doc:"false: without the outputs of tasks. With them, a page also ends when they have about 8 MiB together"`
 }
 
-func (s *API) listNodes(ctx context.Context, name flowName, p Page) (*nodeList, error) {
+func (s *API) listNodes(ctx context.Context, name flowName, p NodesPage) (*nodeList, error) {
 	from, err := placeOf(p.Token)
 	if err != nil {
 		return nil, err
@@ -179,21 +176,25 @@ func (s *API) listNodes(ctx context.Context, name flowName, p Page) (*nodeList, 
 			return nil, input.Invalid("page_token", "is %q; want next of the page before", p.Token)
 		}
 	}
-	end := min(begin+p.Limit, len(doc.Nodes))
+	read := view.NodesFrom
+	if !p.Outputs {
+		read = view.NodeStates
+	}
 	out := &nodeList{}
 	out.Body.Nodes = []view.Node{}
-	if begin == end {
-		return out, nil
+	if p.Node != "" {
+		begin = slices.IndexFunc(doc.Nodes, func(v graph.Vertex) bool { return v.ID == p.Node })
+		if p.Limit = 1; begin < 0 {
+			return out, nil
+		}
 	}
-	ids := make([]string, 0, end-begin)
-	for i := range doc.Nodes[begin:end] {
-		ids = append(ids, doc.Nodes[begin+i].ID)
+	if out.Body.Nodes, err = read(ctx, s.store, doc, begin, p.Limit); err != nil {
+		return nil, err
 	}
-	states, err := s.flows.Nodes(ctx, name.id, ids...)
-	if out.Body.Nodes = view.NodesOf(doc, states)[begin:end]; end < len(doc.Nodes) {
+	if end := begin + len(out.Body.Nodes); end < len(doc.Nodes) && p.Node == "" {
 		out.Body.Next = after(strconv.Itoa(doc.Trimmed + end))
 	}
-	return out, err
+	return out, nil
 }
 
 // drawings are the media types of what [view.Drawings] draw.
@@ -209,7 +210,11 @@ func (s *API) drawFlow(ctx context.Context, in *struct {
 	FlowPath
 	Format string `query:"format" enum:"svg,dot,mermaid,gantt" default:"svg" doc:"gantt: the times of the nodes as a picture (SVG), in the order of their starts"`
 }) (*drawingAnswer, error) {
-	doc, nodes, err := s.stated(ctx, in.named())
+	doc, err := s.readFlow(ctx, in.named())
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := view.NodeStates(ctx, s.store, doc, 0, len(doc.Nodes))
 	if err != nil {
 		return nil, err
 	}

@@ -80,9 +80,9 @@ func (s *API) addStreams() {
 	add(s, read, flowOperation("list-nodes-of-stream", http.MethodGet, streamAt+"/nodes", "List the linked nodes of a stream that have not ended, and some that have", "A node is RUNNING while a worker runs its task."),
 		func(ctx context.Context, in *struct {
 			StreamPath
-			Page
+			NodesPage
 		}) (*nodeList, error) {
-			return s.listNodes(ctx, in.named(), in.Page)
+			return s.listNodes(ctx, in.named(), in.NodesPage)
 		})
 	add(s, read, flowOperation("explain-node-of-stream", http.MethodGet, streamAt+"/nodes/{node}/explain", "Explain why a node has its status, and what would start it", ""), func(ctx context.Context, in *struct {
 		StreamPath

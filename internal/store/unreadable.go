@@ -46,18 +46,24 @@ func (s *core) complain(coll *mongo.Collection, raw bson.Raw, err error) Unreada
 // so. It asks for one more than there can be. So the first reply brings all of them, as far as they
 // fit one reply, and ends the cursor: the server need not be asked for more.
 func (s *core) byIDs(ctx context.Context, coll *mongo.Collection, doing string, ids []string, o *options.FindOptionsBuilder) (map[string]*model.Task, error) {
-	out := make(map[string]*model.Task, len(ids))
+	out, _, err := s.byIDsWithin(ctx, coll, doing, ids, o.SetBatchSize(int32(len(ids)+1)), 0)
+	return out, err
+}
+
+// byIDsWithin is [core.byIDs] that stops when it has read so many bytes; 0 = never.
+func (s *core) byIDsWithin(ctx context.Context, coll *mongo.Collection, doing string, ids []string, o *options.FindOptionsBuilder, most int) (out map[string]*model.Task, size int, err error) {
+	out = make(map[string]*model.Task, len(ids))
 	if len(ids) == 0 {
-		return out, nil
+		return out, 0, nil
 	}
-	tasks, unread, _, err := s.readable(ctx, coll, doing, bson.D{d("_id", in(ids))}, o.SetBatchSize(int32(len(ids)+1)), 0)
+	tasks, unread, size, err := s.readable(ctx, coll, doing, bson.D{d("_id", in(ids))}, o, most)
 	for _, t := range tasks {
 		out[t.ID] = t
 	}
 	for _, u := range unread {
 		out[u.ID] = nil
 	}
-	return out, err
+	return out, size, err
 }
 
 // readable finds tasks, but for those that this release cannot read: they stand in nobody's way. It
@@ -99,37 +105,4 @@ func (s *core) findReadable(ctx context.Context, doing string, filter bson.D, o 
 		}
 		look = bson.D{d("$and", bson.A{filter, bson.D{d("_id", bson.D{d("$nin", ids)})}})}
 	}
-}
-
-// LastLives reads the newest life of each task, from the history where it has moved there.
-// Nothing is left of those that are missing; one that is there and cannot be read is nil.
-// Indexes: _id; task of the history.
-func (s *Tasks) LastLives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	out, err := s.ByIDs(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	var moved []string
-	for _, id := range ids {
-		if _, there := out[id]; !there {
-			moved = append(moved, id)
-		}
-	}
-	if len(moved) == 0 {
-		return out, nil
-	}
-	// After the tasks: what moves in between is found here.
-	return out, readEach(ctx, s.history, "reading the history of tasks", bson.D{d("task_id", in(moved))},
-		options.Find().SetSort(fields("task_id", "generation")).SetHint(indexTask), func(doc bson.Raw) bool {
-			life, err := decodeLife(doc, true)
-			id, ok := doc.Lookup("task_id").StringValueOK()
-			if err != nil {
-				s.complain(s.history, doc, err)
-				life = nil
-			}
-			if ok {
-				out[id] = life
-			}
-			return true
-		})
 }

@@ -2,16 +2,20 @@ package view
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
-	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/flowdraw"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Flow is a flow as JSON, without its nodes.
@@ -89,44 +93,60 @@ type Node struct {
 	Output    json.RawMessage  `json:"output,omitempty"`
 }
 
-// NodesOf are the nodes of a flow, in its order.
-func NodesOf(doc *graph.Flow, states []flow.NodeView) []Node {
-	out := make([]Node, len(doc.Nodes))
-	for i, n := range byPlace(doc, states) {
-		v := &doc.Nodes[i]
-		out[i] = Node{
-			Node: v.ID, Type: v.Type, Wait: waits(v), Ask: v.Ask, TaskID: n.TaskID, After: n.After, Join: v.Join, OnFailure: v.OnFailure,
-			Status: n.Status, Since: Time(n.At), At: n.At, Ready: Time(n.ReadyAt), Started: Time(n.StartedAt), Ended: Time(n.EndedAt),
-			ReadyAt: n.ReadyAt, StartedAt: n.StartedAt, EndedAt: n.EndedAt, Reason: n.Reason, Error: n.ErrorInfo, Life: n.Life,
-		}
-		if doc.Kind == graph.KindStream {
-			out[i].Position = n.Position
-		}
-		if n.Output.Type != 0 {
-			out[i].Output = codec.ValueJSON(n.Output)
+// NodesFrom reads at most limit nodes of a flow, from the place from on, the first being 0. It returns fewer if their
+// outputs have more than about 8 MiB together, but at least one.
+func NodesFrom(ctx context.Context, st *store.Store, doc *graph.Flow, from, limit int) ([]Node, error) {
+	ids, end := tasksFrom(doc, from, limit)
+	tasks, n, err := st.Tasks.LastLivesPage(ctx, ids, store.Output)
+	if err != nil {
+		return nil, fmt.Errorf("reading nodes of the flow %s: %w", doc.ID, err)
+	}
+	for n < len(ids) && end > from { // the page ends before the task that was read no more
+		if end--; flowspec.HasTask(&doc.Nodes[end]) {
+			ids = ids[:len(ids)-1]
 		}
 	}
-	return out
+	return nodesOf(doc, from, end, tasks), nil
 }
 
-// byPlace are the states of a flow's nodes, in the order of the nodes. They may have been read later: of a
-// node that has left the window of a stream since, the state is the one in the document.
-func byPlace(doc *graph.Flow, states []flow.NodeView) []flow.NodeView {
-	known := make(map[string]flow.NodeView, len(states))
-	for i := range states {
-		known[states[i].Node.Node] = states[i]
+// NodeStates is [NodesFrom] without the outputs of tasks.
+func NodeStates(ctx context.Context, st *store.Store, doc *graph.Flow, from, limit int) ([]Node, error) {
+	ids, end := tasksFrom(doc, from, limit)
+	tasks, err := st.Tasks.LastLivesOf(ctx, ids, store.State)
+	if err != nil {
+		return nil, fmt.Errorf("reading the states of nodes of the flow %s: %w", doc.ID, err)
 	}
-	out := make([]flow.NodeView, len(doc.Nodes))
-	for i := range doc.Nodes {
-		is, there := known[doc.Nodes[i].ID]
-		if !there {
-			st := &doc.States[i]
-			if st.Status.Final() {
-				is.EndedAt = st.At
-			}
-			is.Node = graph.Node{Node: doc.Nodes[i].ID, TaskID: flowspec.TaskID(doc, i), Position: int64(doc.Trimmed + i + 1), Status: st.Status, Reason: st.Reason, Life: st.Life, At: st.At}
+	return nodesOf(doc, from, end, tasks), nil
+}
+
+// tasksFrom are the ids of the tasks of nodes, and the place behind these.
+func tasksFrom(doc *graph.Flow, from, limit int) (ids []string, end int) {
+	end = min(from+limit, len(doc.Nodes))
+	for i := from; i < end; i++ {
+		if flowspec.HasTask(&doc.Nodes[i]) {
+			ids = append(ids, flowspec.TaskID(doc, i))
 		}
-		out[i] = is
+	}
+	return ids, end
+}
+
+// nodesOf are nodes with what the last lives of their tasks add.
+func nodesOf(doc *graph.Flow, from, end int, tasks map[string]*model.Task) []Node {
+	out := make([]Node, 0, end-from)
+	for i := from; i < end; i++ {
+		v, n := &doc.Nodes[i], flowplan.ViewOf(doc, i, tasks[flowspec.TaskID(doc, i)])
+		node := Node{
+			Node: v.ID, Type: v.Type, Wait: waits(v), Ask: v.Ask, TaskID: n.TaskID, After: n.After, Join: v.Join, OnFailure: v.OnFailure,
+			Status: n.Status, Since: Time(n.At), At: n.At, Ready: Time(n.Times.Ready), Started: Time(n.Times.Started), Ended: Time(n.Times.Ended),
+			ReadyAt: n.Times.Ready, StartedAt: n.Times.Started, EndedAt: n.Times.Ended, Reason: n.Reason, Error: n.ErrorInfo, Life: n.Life,
+		}
+		if doc.Kind == graph.KindStream {
+			node.Position = n.Position
+		}
+		if n.Output.Type != 0 {
+			node.Output = codec.ValueJSON(n.Output)
+		}
+		out = append(out, node)
 	}
 	return out
 }

@@ -1,0 +1,131 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Part is what is read of a task: a projection. The other fields are zero then.
+type Part struct{ fields bson.D }
+
+// Parts of tasks.
+var (
+	Whole = Part{}
+	// State says how far a task is, what its last error was, and who made it.
+	State = Part{fields("task_id", "generation", "status", "created_at", "start_time", "error_info", "origin", "outbox.kind",
+		"worker_states.claimed_at", "worker_states.success_time", "worker_states.fail_time", "worker_states.unstarted")}
+	// Output is the state of a task with its result.
+	Output = Part{append(State.fields[:len(State.fields):len(State.fields)], d("result", 1))}
+)
+
+// of are the options of a query for that part of n documents, see byIDs.
+func (p Part) of(n int) *options.FindOptionsBuilder {
+	o := options.Find().SetBatchSize(int32(n + 1))
+	if p.fields != nil {
+		o.SetProjection(p.fields)
+	}
+	return o
+}
+
+// mostAtOnce is how many tasks one query reads.
+const mostAtOnce = 1000
+
+// LastLives reads the newest life of each task, from the history where it has moved there.
+// Nothing is left of those that are missing; one that is there and cannot be read is nil.
+// Indexes: _id; task of the history.
+func (s *Tasks) LastLives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	return s.LastLivesOf(ctx, ids, Whole)
+}
+
+// LastLivesOf is [Tasks.LastLives] for callers that need only that part of them.
+func (s *Tasks) LastLivesOf(ctx context.Context, ids []string, part Part) (map[string]*model.Task, error) {
+	tasks := make(map[string]*model.Task, len(ids))
+	for some := range slices.Chunk(ids, mostAtOnce) {
+		found, _, err := s.lastLives(ctx, some, part, 0)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(tasks, found)
+	}
+	return tasks, nil
+}
+
+// LastLivesPage is [Tasks.LastLives] of the first n of the tasks, with about [pageBytes] together. n is 0
+// without ids alone. Indexes: those of [Tasks.LastLives].
+func (s *Tasks) LastLivesPage(ctx context.Context, ids []string, part Part) (out map[string]*model.Task, n int, err error) {
+	const first = 8 // read whatever they have
+	out = map[string]*model.Task{}
+	for size, chunk := 0, first; n < len(ids) && size < pageBytes; {
+		left := 0
+		if n > 0 { // as many as there is room for, if they are as large as those before
+			left = pageBytes - size
+			chunk = min(2*chunk, mostAtOnce, max(1, left/max(1, size/n)))
+		}
+		some := ids[n:min(n+chunk, len(ids))]
+		found, read, err := s.lastLives(ctx, some, part, left)
+		if err != nil {
+			return nil, 0, err
+		}
+		size += read
+		whole := left == 0 || read < left
+		for _, id := range some { // what was cut off is not in the order of the ids
+			t, there := found[id]
+			if !there && !whole {
+				return out, n, nil
+			}
+			if n++; there {
+				out[id] = t
+			}
+		}
+	}
+	return out, n, nil
+}
+
+// lastLives stops when it has read so many bytes; 0 = never.
+func (s *Tasks) lastLives(ctx context.Context, ids []string, part Part, most int) (out map[string]*model.Task, size int, err error) {
+	out, size, err = s.byIDsWithin(ctx, s.tasks, "reading tasks by id", ids, part.of(len(ids)), most)
+	if err != nil || most > 0 && size >= most {
+		return out, size, err
+	}
+	var moved []string
+	for _, id := range ids {
+		if _, there := out[id]; !there {
+			moved = append(moved, id)
+		}
+	}
+	if len(moved) == 0 {
+		return out, size, nil
+	}
+	// After the tasks: what moves in between is found here.
+	const doing = "reading the history of tasks"
+	last := map[string]string{} // ids of lives, by task
+	names := options.Find().SetSort(fields("task_id", "generation")).SetHint(indexTask).SetProjection(fields("task_id"))
+	err = readEach(ctx, s.history, doing, bson.D{d("task_id", in(moved))}, names, func(doc bson.Raw) bool {
+		id, _ := doc.Lookup("task_id").StringValueOK()
+		last[id], _ = doc.Lookup("_id").StringValueOK()
+		return true
+	})
+	if err != nil || len(last) == 0 {
+		return out, size, err
+	}
+	lives := slices.Collect(maps.Values(last))
+	err = readEach(ctx, s.history, doing, bson.D{d("_id", in(lives))}, part.of(len(lives)), func(doc bson.Raw) bool {
+		size += len(doc)
+		life, err := decodeLife(doc, true)
+		if err != nil {
+			s.complain(s.history, doc, err)
+			life = nil
+		}
+		if id, ok := doc.Lookup("task_id").StringValueOK(); ok {
+			out[id] = life
+		}
+		return most == 0 || size < most
+	})
+	return out, size, err
+}

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Somebody deleted the flow, and not its tasks. A flow with the same key does not take their ends.
@@ -50,4 +51,21 @@ func TestAnEngineThatRemembersAFlowLearnsWhatAPersonDecided(t *testing.T) {
 	now := d.get(doc)
 	require.Equal(t, graph.StatusFinish, now.Status)
 	require.Equal(t, graph.NodeSkipped, now.States[2].Status)
+}
+
+func TestARefusedCommandOnAFlowIsARefusedError(t *testing.T) {
+	d := newDriven(t)
+	doc := d.start("f")
+	commands := map[string]func() error{
+		"resolve": func() error { _, err := d.f.Resolve(t.Context(), doc.ID, "a", graph.NodeSuccess, ""); return err },
+		"answer":  func() error { _, err := d.f.Answer(t.Context(), doc.ID, "a", map[string]any{}, ""); return err },
+		"retry":   func() error { _, err := d.f.RetryFrom(t.Context(), doc.ID, "a"); return err },
+	}
+	for name, command := range commands {
+		var refused *model.RefusedError
+		require.ErrorAs(t, command(), &refused, name)
+		require.Equal(t, doc.ID, refused.ID)
+		require.Empty(t, refused.Status)
+		require.Regexp(t, "^-/f: node a: it ", refused.Error())
+	}
 }

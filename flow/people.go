@@ -18,6 +18,8 @@ import (
 
 // Resolve ends a PENDING node as SUCCESS or ERROR for a person; remark describes what the person
 // did. The same write decides about the nodes behind it. In a flow that is FINISH only the node changes.
+// If the state of the flow forbids it, the error of this and of the other commands is a
+// *[model.RefusedError].
 func (f *Flows) Resolve(ctx context.Context, id, node string, status graph.NodeStatus, remark string) (*graph.Flow, error) {
 	if status != graph.NodeSuccess && status != graph.NodeError {
 		return nil, input.Invalid("status", "is %q; want SUCCESS or ERROR", status)

@@ -24,14 +24,17 @@ func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
 // Is makes errors.Is(err, ErrInvalid) true.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
-// RefusedError reports that the status of a task forbids a command, and why.
+// RefusedError reports that the status of a task, or of a flow, forbids a command, and why.
 type RefusedError struct {
 	ID     string
-	Status Status
+	Status Status // of a task; "" = it does not matter, or it is about a flow
 	Reason string
 }
 
 func (e *RefusedError) Error() string {
+	if e.Status == "" {
+		return e.ID + ": " + e.Reason
+	}
 	return fmt.Sprintf("task %s is %s: %s", e.ID, e.Status, e.Reason)
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/flow"
-	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -40,7 +39,6 @@ const (
 func Of(err error) Kind {
 	var fatal *store.FatalError
 	var refused *model.RefusedError
-	var flowRefused *flowplan.RefusedError
 	var otherKind *store.KindError
 	var workerRefused *store.WorkerRefusedError
 	switch {
@@ -58,7 +56,7 @@ func Of(err error) Kind {
 		return NotFound
 	case errors.As(err, &fatal):
 		return Forbidden
-	case errors.As(err, &refused), errors.As(err, &flowRefused), errors.As(err, &otherKind), errors.As(err, &workerRefused), errors.Is(err, model.ErrFenced):
+	case errors.As(err, &refused), errors.As(err, &otherKind), errors.As(err, &workerRefused), errors.Is(err, model.ErrFenced):
 		return Refused
 	case errors.Is(err, context.Canceled):
 		return Interrupted

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // RefusedError is the reason why a command of a person on a flow is refused.
@@ -18,6 +19,20 @@ func (e *RefusedError) Error() string {
 		return fmt.Sprintf("flow %s: %s", e.Flow, e.Reason)
 	}
 	return fmt.Sprintf("flow %s, node %s: %s", e.Flow, e.Node, e.Reason)
+}
+
+// As lets [errors.As] find a *[model.RefusedError], which is what users know.
+func (e *RefusedError) As(target any) bool {
+	refused, wanted := target.(**model.RefusedError)
+	if !wanted {
+		return false
+	}
+	reason := e.Reason
+	if e.Node != "" {
+		reason = fmt.Sprintf("node %s: %s", e.Node, e.Reason)
+	}
+	*refused = &model.RefusedError{ID: e.Flow, Reason: reason}
+	return true
 }
 
 // Resolve ends a PENDING node for a person, as SUCCESS or ERROR (seed 002); its failure policy does not

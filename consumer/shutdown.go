@@ -16,14 +16,14 @@ const returnGrace = 5 * time.Second
 // ShutdownTimeout, then their contexts end, and each execution is given back at once,
 // without cost, when its handler has returned.
 func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
-	c.starting.Lock() // what had begun before the stop is counted now, and nothing begins after it
-	c.starting.Unlock()
 	gaveBack := make(chan struct{})
 	c.late.Go(func() { // a database that is away may hold it up
 		defer close(gaveBack)
 		c.giveBack("the worker is stopping")
 	})
+	c.starting.Lock() // nothing starts any more, and what had started is counted
 	returned := c.handlersReturned()
+	c.starting.Unlock()
 	if !c.await(returned, c.cfg.ShutdownTimeout) {
 		for _, x := range c.held.each() {
 			x.cancel(ErrShutdown)

@@ -131,7 +131,10 @@ func TestAFlowIsDrivenToItsEndThroughTheAPI(t *testing.T) {
 	require.Equal(t, "RUNNING", w.ok("GET", order+"/wait?timeout_ms=0", "")["status"], "as it is")
 	cancelled := w.ok("POST", order+"/cancel", `{"remark": "no longer needed"}`)
 	require.Equal(t, "no longer needed", cancelled["reason"])
-	decide()
+	require.Eventually(t, func() bool { // the end of b's task may be told to the engine later
+		decide()
+		return w.ok("GET", order, "")["status"] == "FINISH"
+	}, testdb.Patience, time.Millisecond)
 	require.Equal(t, "FINISH", w.ok("POST", order+"/cancel", "")["status"], "to cancel it again changes nothing")
 	require.Contains(t, w.fails(http.StatusConflict, "POST", order+"/nodes/b/resolve", `{"status": "ERROR"}`)[""], "it is ERROR; only PENDING can be resolved")
 }

@@ -21,7 +21,7 @@ func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
 		defer close(gaveBack)
 		c.giveBack("the worker is stopping")
 	})
-	c.starting.Lock() // nothing starts any more, and what had started is counted
+	c.starting.Lock() // after a stop nothing starts any more, and what had started is counted
 	returned := c.handlersReturned()
 	c.starting.Unlock()
 	if !c.await(returned, c.cfg.ShutdownTimeout) {

@@ -114,6 +114,11 @@ func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err er
 				over = append(over, w)
 				continue
 			}
+			if err != nil && !store.Unreachable(err) && ctx.Err() == nil { // this life alone cannot be read
+				w.err = err
+				over = append(over, w)
+				continue
+			}
 			if err != nil {
 				return over, err
 			}

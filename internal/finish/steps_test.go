@@ -53,6 +53,7 @@ func TestAStepOfATaskThatATransactionHoldsDelaysNoOther(t *testing.T) {
 		_, err := w.Save(t.Context(), stepping{blocked.Claimed.ID, "e"}, model.Step{Name: "s", WorkerID: "w"})
 		saved <- err
 	}()
+	require.Eventually(t, func() bool { return w.Store.Suspected(blocked.Claimed.ID) }, testdb.Patience, time.Millisecond)
 	for _, name := range []string{"one", "two", "three"} {
 		_, err = w.Save(t.Context(), stepping{free.Claimed.ID, "e"}, model.Step{Name: name, WorkerID: "w"})
 		require.NoError(t, err)

@@ -148,8 +148,9 @@ const (
 )
 
 // State judges the permit by its tasks, which were read after the permit. Those that are not
-// there are gone, and a permit is used while its task is nil, which cannot be read. Once free it is free for ever: an execution that ended is never open again, and
-// a claim is guarded by a rev that only rises.
+// there are gone, and a permit is used while its task is nil, which cannot be read. Once free it is
+// free for ever: an execution that ended is never open again, and a claim is guarded by a rev that only
+// rises.
 func (p *Permit) State(tasks map[string]*model.Task) PermitState {
 	first := p.state(tasks)
 	if p.Next == nil || first == PermitUsed {

@@ -95,25 +95,32 @@ func (g *Gate) lookForOthers(ctx context.Context, typ string, until time.Time) (
 	if err != nil {
 		return o, false, err
 	}
-	ids := make([]string, len(tasks))
-	for i, t := range tasks {
-		ids[i] = t.ID
+	ids := make([]string, 0, len(tasks)+len(unread))
+	for _, t := range tasks {
+		ids = append(ids, t.ID)
+	}
+	for _, u := range unread {
+		ids = append(ids, u.ID)
 	}
 	permits, err := g.store.Permits.OfTasks(ctx, ids)
 	if err != nil {
 		return o, false, err
 	}
 	type permit struct{ exec, key string }
-	has := make(map[permit]bool, len(permits))
+	has, named := make(map[permit]bool, len(permits)), map[string]bool{}
 	for _, p := range permits {
-		has[permit{p.ExecID, p.Key}] = true
-		if p.Next != nil {
-			has[permit{p.Next.ExecID, p.Key}] = true
+		for _, use := range []*lifecycle.PermitUse{&p.PermitUse, p.Next} {
+			if use != nil {
+				has[permit{use.ExecID, p.Key}] = true
+				named[use.TaskID] = named[use.TaskID] || p.Key == ""
+			}
 		}
 	}
 	o.ofKey = map[string]int{}
-	if ofType > 0 {
-		o.ofType = len(unread) // one execution of each, as far as anybody knows
+	for _, u := range unread {
+		if ofType > 0 && !named[u.ID] {
+			o.ofType++ // one execution, as far as anybody knows
+		}
 	}
 	for _, t := range tasks {
 		key := t.Options.LimitKey

@@ -127,7 +127,7 @@ func (s *Tasks) followApart(ctx context.Context, follows []Follow, ends, claims 
 	var of []int
 	for i, w := range ended {
 		out[i] = Followed{Ended: w, Claimed: Written{Current: claims[i].Before}}
-		if w.Applied || w.Current == nil || !isOpen(w.Current, follows[i].ExecID) {
+		if w.Applied || !w.Unread && (w.Current == nil || !isOpen(w.Current, follows[i].ExecID)) {
 			may, of = append(may, claims[i]), append(of, i)
 		}
 	}

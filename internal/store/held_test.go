@@ -439,3 +439,26 @@ func TestADecisionThatRanOutOfTimeHasTwiceTheTimeAtTheNextTry(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, limits[0], int64(390))
 }
+
+// A new life begins with a copy of the old one, which may be of the transaction that holds the task.
+func TestANewLifeOfAHeldTaskDoesNotWaitForTheCopyOfTheOldOne(t *testing.T) {
+	s := newStepping(t)
+	task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, s.now)
+	_, err := s.Tasks.Insert(t.Context(), []*model.Task{task})
+	require.NoError(t, err)
+	again := func(task *model.Task) (*model.Task, error) {
+		after := *task
+		after.Generation, after.Rev = task.Generation+1, task.Rev+1
+		return &after, nil
+	}
+	session, err := s.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, _, err = s.Tasks.Change(mongo.NewSessionContext(t.Context(), session), task.ID, again)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Tasks.ChangeUnlessHeld(t.Context(), task.ID, again), store.ErrHeld)
+	require.True(t, s.Suspected(task.ID))
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	require.Eventually(t, func() bool { return s.Tasks.ChangeUnlessHeld(t.Context(), task.ID, again) == nil }, testdb.Patience, 10*time.Millisecond)
+}

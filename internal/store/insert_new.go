@@ -50,7 +50,7 @@ func insertEach[T any](ctx context.Context, s *core, coll *mongo.Collection, doi
 			return nil, nil, x.refused[id]
 		case x.exists[id]:
 			existed = append(existed, i)
-		case x.held[id]:
+		case !x.done(id): // held, as far as is known
 			held = append(held, i)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
 // answered is a store behind a proxy that changes what the server answers to updates of
@@ -279,4 +280,20 @@ func TestAnInsertThatConflictsIsNotTakenForDone(t *testing.T) {
 	require.ErrorAs(t, err, &some)
 	require.Len(t, some.Refused, 1)
 	require.ErrorIs(t, some.Refused[1], store.ErrHeld)
+}
+
+func TestAPlanWhoseInsertMetAConflictIsNotStored(t *testing.T) {
+	a := newAnswered(t)
+	require.NoError(t, a.Ready(t.Context()))
+	require.NoError(t, a.ReadClock(t.Context()))
+	a.rewrite(nil, func(command string, answer bson.D) bson.D {
+		if command == "insert" {
+			return refuseEach(112)(command, answer)
+		}
+		return answer
+	})
+	existed, held, err := a.Plans.Insert(t.Context(), []*repeat.Plan{{ID: "-/a"}, {ID: "-/b"}})
+	require.NoError(t, err)
+	require.Empty(t, existed)
+	require.Equal(t, []int{0}, held)
 }

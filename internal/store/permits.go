@@ -201,7 +201,7 @@ const idsAtOnce = 1000
 func (s *Permits) OfTasks(ctx context.Context, taskIDs []string) (found []lifecycle.Permit, err error) {
 	for some := range slices.Chunk(taskIDs, idsAtOnce) {
 		either := bson.A{bson.D{d("task", in(some))}, bson.D{d("next.task", in(some))}}
-		of, err := s.find(ctx, bson.D{d("$or", either)}, options.Find().SetProjection(bson.D{d("key", 1), d("exec_id", 1), d("next.exec_id", 1)}))
+		of, err := s.find(ctx, bson.D{d("$or", either)}, options.Find().SetProjection(fields("key", "task", "exec_id", "next.task", "next.exec_id")))
 		if err != nil {
 			return nil, err
 		}

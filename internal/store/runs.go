@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -32,14 +33,15 @@ func (s *Runs) Put(ctx context.Context, runs []*schedule.Run) error {
 		rest = runs
 	} else {
 		existed, err := insertNew(ctx, s.core, s.runs, "storing run", begun)
-		if Outage(err) {
+		switch {
+		case Outage(err), errors.Is(err, ErrHeld):
 			return err
-		}
-		if err != nil { // one is refused: the others are stored one by one
+		case err != nil: // one is refused: the others are stored one by one
 			rest = runs
-		}
-		for _, i := range existed { // a queued run, or one of a decision that is carried out again
-			rest = append(rest, begun[i])
+		default:
+			for _, i := range existed { // a queued run, or one of a decision that is carried out again
+				rest = append(rest, begun[i])
+			}
 		}
 	}
 	return putRecords(ctx, s.runs, doing, rest, func(r *schedule.Run) (string, int64) { return r.ID, r.Rev })

@@ -283,6 +283,13 @@ func (b *batch) run(ctx context.Context, c command, limit time.Duration) (n int,
 // the selection of a server included.
 const answerPatience = 40 * time.Second
 
+// ranOut says whether an error says, in any form, that the time ran out: of a router it may come with the
+// statement, and of the driver before the command is sent.
+func ranOut(err error) bool {
+	var server mongo.ServerError
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &server) && slices.ContainsFunc(ranOutCodes, server.HasErrorCode)
+}
+
 // isTimeLimit says whether a whole command ran out of its maxTimeMS.
 func isTimeLimit(err error) bool {
 	var command mongo.CommandError

@@ -265,7 +265,8 @@ func Hello(ctx context.Context, db *mongo.Database, answer any) error {
 }
 
 // ServerTime asks the server that takes writes for its time, without writing. A router would tell its
-// own: there it is the time of the last write that asked for it, and of a new one if that is long ago.
+// own. There a write asks for the time, unless one has a moment ago; if writes are refused, it is the
+// router's after all.
 func (s *Store) ServerTime(ctx context.Context) (time.Time, error) {
 	if t, err := s.Topology(ctx); err == nil && t.Sharded && s.FreshClock(ctx) == nil {
 		return s.Clock.Now(), nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -200,6 +201,9 @@ func timeLimit(d time.Duration) bson.D { return bson.D{{Key: "maxTimeMS", Value:
 // carried out the command: a validator of the database's owner, for example.
 type InsertError struct{ Refused map[int]error }
 
+// Unwrap returns the reasons.
+func (e *InsertError) Unwrap() []error { return slices.Collect(maps.Values(e.Refused)) }
+
 func (e *InsertError) Error() string {
 	for i, err := range e.Refused {
 		return fmt.Sprintf("the database refused %d tasks, among them number %d: %v", len(e.Refused), i, err)
@@ -250,7 +254,8 @@ func (s *Tasks) ChangeUnlessHeld(ctx context.Context, id string, decide func(*mo
 		defer cancel()
 		err = s.keepPast(short, w) // the copy may be of the transaction that holds the task
 		switch {
-		case err != nil && short.Err() != nil && ctx.Err() == nil, isTimeLimit(err):
+		case ctx.Err() == nil && ranOut(err):
+			s.held.note(s.tasks, id, mostLimit, s.local)
 			return false, held
 		case err != nil:
 			return false, err

@@ -37,9 +37,10 @@ type Written struct {
 	// decision, without its arguments and the values of its steps; nil when it is gone, and not set when Applied.
 	Current *model.Task
 	// Held: it was not written, as far as is known, because somebody else holds the
-	// document, such as an open transaction, or it is Unread. The same again is safe.
+	// document, such as an open transaction. The same again is safe. It is set with Unread, too.
 	Held bool
-	// Unread: the document is there, and this release cannot read it; Current is nil.
+	// Unread: the document is there, and this release cannot read it, so nobody knows whether it was
+	// written. Current is nil.
 	Unread bool
 	// Refused is why the server does not carry out this one, and would not the same again:
 	// the document would become too large, say. nil = it was not refused, or was applied.

@@ -24,7 +24,8 @@ type Unreadable struct {
 // isUnreadable says whether the error is about what a document has in a field.
 func isUnreadable(err error) bool {
 	var field *bson.DecodeError
-	return errors.As(err, &field)
+	var unread *model.UnreadableError
+	return errors.As(err, &field) || errors.As(err, &unread)
 }
 
 // CannotRead is the error about a task that [Tasks.ByIDs] returned as nil.

@@ -114,6 +114,24 @@ func TestATaskThatCannotBeReadKeepsNoOtherFromItsEnd(t *testing.T) {
 	require.False(t, written[2].Held)
 }
 
+// Nobody knows whether its execution is open, so nothing follows it on its permit.
+func TestNoClaimFollowsTheEndOfATaskThatCannotBeRead(t *testing.T) {
+	s := newStepping(t)
+	bad := s.held("bad", "w")
+	end, err := lifecycle.Finish(bad, "w", lifecycle.Success(bson.RawValue{}), lifecycle.ResolveOptions(), s.now, 0)
+	require.NoError(t, err)
+	next := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "next"}, s.now)
+	_, err = s.Tasks.Insert(t.Context(), []*model.Task{next})
+	require.NoError(t, err)
+	claim, no := lifecycle.Claim(next, lifecycle.Claimant{WorkerID: "w", ExecID: "e2"}, lifecycle.ResolveOptions(), s.now)
+	require.Empty(t, no)
+	s.spoil(bad)
+	got, err := s.Tasks.Follow(t.Context(), []store.Follow{{ExecID: "w", End: store.Write{Before: bad, After: end}, Claim: store.Write{Before: next, After: claim}}}, 0)
+	require.NoError(t, err)
+	require.True(t, got[0].Ended.Unread)
+	require.False(t, got[0].Claimed.Applied)
+}
+
 func TestATaskThatCannotBeReadKeepsNobodyFromHearingOfALostLease(t *testing.T) {
 	s := newStepping(t)
 	bad, lost, mine := s.held("bad", "w"), s.held("lost", "w"), s.held("mine", "w")

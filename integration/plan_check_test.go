@@ -195,17 +195,18 @@ func resultsOfLife(plan string, t *model.Task) map[string]repeat.State {
 		return out
 	}
 	of := func(which string) string { return fmt.Sprintf("%s/%d/%s", plan, t.Origin.Step, which) }
+	by := func(w model.WorkerState) string { return of(input.ShownExecID(w.ExecID)) }
 	for _, w := range t.WorkerStates {
 		switch {
 		case !w.SuccessTime.IsZero():
-			out[of(w.ExecID)] = repeat.StateOK
+			out[by(w)] = repeat.StateOK
 		case w.FailTime.IsZero(), w.Unstarted, w.FailKind == "released":
 		case w.FailKind == "plan_error":
-			out[of(w.ExecID)] = repeat.StatePlanError
+			out[by(w)] = repeat.StatePlanError
 		case w.FailKind == "cancelled":
-			out[of(w.ExecID)] = repeat.StateCancelled
+			out[by(w)] = repeat.StateCancelled
 		default:
-			out[of(w.ExecID)] = repeat.StateError
+			out[by(w)] = repeat.StateError
 		}
 	}
 	if len(out) == 0 {

@@ -47,6 +47,8 @@ func (p *process) pulled(ctx context.Context, puller *pull.Puller, f pull.Fetche
 	p.w.note(p.name, "pulls %s, try %d, token %v", x.task, f.Task.Attempt, f.Token)
 	if ctx.Err() == nil {
 		p.w.run(x)
+	} else {
+		p.w.runsLate(x)
 	}
 	deaf := p.draw.of(0.15)
 	for left := p.draw.between(0, 8*time.Second); left > 0 && (deaf || ctx.Err() == nil); left -= f.PingInterval {

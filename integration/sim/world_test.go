@@ -397,6 +397,16 @@ func (w *world) run(x *execution) {
 	w.ran[x.task] = append(w.ran[x.task], x)
 }
 
+// runsLate is run for an execution whose lease was over before it began. If nobody has taken the task over, what it
+// returns counts all the same.
+func (w *world) runsLate(x *execution) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !x.p.dead.Load() {
+		w.ran[x.task] = append(w.ran[x.task], x)
+	}
+}
+
 func (w *world) ends(x *execution, err error) {
 	if x.p.dead.Load() {
 		w.mu.Lock()

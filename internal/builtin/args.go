@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -37,6 +38,9 @@ func decode(args json.RawMessage, into validated, strict bool) error {
 	if len(bytes.TrimSpace(args)) == 0 || bytes.Equal(bytes.TrimSpace(args), []byte("null")) {
 		return into.validate()
 	}
+	if err := exactNames(args, into); err != nil {
+		return err
+	}
 	dec := json.NewDecoder(bytes.NewReader(args))
 	if strict {
 		dec.DisallowUnknownFields()
@@ -45,6 +49,25 @@ func decode(args json.RawMessage, into validated, strict bool) error {
 		return argsError(err)
 	}
 	return into.validate()
+}
+
+// exactNames refuses a name that has other letters in upper case than an argument. The decoder would take it
+// for that argument, and what hides and compares credentials would not.
+func exactNames(args json.RawMessage, into validated) error {
+	var given map[string]json.RawMessage
+	if json.Unmarshal(args, &given) != nil {
+		return nil // the decoder says why
+	}
+	t := reflect.TypeOf(into).Elem()
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		for other := range given {
+			if other != name && strings.EqualFold(other, name) {
+				return input.Invalid("args."+other, "is not an argument of this type; its name is %s", name)
+			}
+		}
+	}
+	return nil
 }
 
 func argsError(err error) error {

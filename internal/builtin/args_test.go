@@ -74,6 +74,13 @@ func TestUnknownArgumentsAreAMistakeOfTheSenderOnly(t *testing.T) {
 	require.NoError(t, CheckArgs("other", json.RawMessage(`{"anything":1}`)))
 }
 
+// A reader that ignores case would take it for the argument whose credentials are hidden.
+func TestAnArgumentHasItsNameExactly(t *testing.T) {
+	args := json.RawMessage(`{"url":"http://x","URL":"http://y","headers":{"A":"b"}}`)
+	require.EqualError(t, CheckArgs("http", args), "args.URL is not an argument of this type; its name is url")
+	require.Error(t, decode(args, &HTTPArgs{}, false), "nor does a worker take it")
+}
+
 func TestGoodArguments(t *testing.T) {
 	for typ, args := range map[string]string{
 		"http": `{"url":"https://u:p@example.org:8443/x?y#z","method":"PATCH","headers":{"A":"b\tc"},"body":[1],"timeout_ms":3600000,"expect":[200,"404","3xx","500-599"],"max_redirects":0}`,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/taskchange"
 )
@@ -89,6 +90,7 @@ func checkChange(t *form.Task, now time.Time) error {
 			errs = append(errs, input.Invalid(f.name, "cannot be changed"))
 		}
 	}
+	errs = append(errs, secret.CheckArgs(t.Args))
 	if t.Options.Callback != nil {
 		errs = append(errs, input.Invalid("options.callback", "cannot be changed by a job: its secrets would be stored with the job"))
 	}

@@ -165,6 +165,12 @@ func actionsOf(task document, now time.Time) map[string]bool {
 		changed, err := command()
 		can[name] = err == nil && changed != t
 	}
+	switch typ := text(task["type"]); { // as the producer refuses them
+	case typ == input.NodeType:
+		can["retry"], can["release"], can["update"] = false, false, false
+	case input.OwnType(typ):
+		can["update"] = false
+	}
 	return can
 }
 

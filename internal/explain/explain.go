@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -89,7 +90,7 @@ func Explain(f Facts) Report {
 		r.lastEnd()
 	case t.Status == model.StatusWait:
 		r.Summary = "It is held: no worker claims it until it is released."
-		r.next("To release it: mscheduler task release %s", human.TaskArg(t.ID))
+		r.unlessOfNode("To release it: mscheduler task release %s", human.TaskArg(t.ID))
 	case !t.CancelRequestedAt.IsZero():
 		r.cancelling()
 	case lifecycle.OpenExecutions(t) > 0:
@@ -257,6 +258,14 @@ func (r *report) serving() []Worker {
 		}
 	}
 	return out
+}
+
+// unlessOfNode says what a person can do, unless the task's flow alone decides about it.
+func (r *report) unlessOfNode(format string, args ...any) {
+	if t := r.Task; t.Type == input.NodeType && t.Origin != nil {
+		format, args = "Its flow decides about it: mscheduler flow explain %s %s", []any{human.FlowArg(t.Origin.ID), t.Origin.Node}
+	}
+	r.next(format, args...)
 }
 
 // needed says what a worker must do to serve the task's type.

@@ -153,12 +153,12 @@ func (r *report) ended() {
 		r.Summary = fmt.Sprintf("It failed permanently at %s.", ran)
 		r.lastEnd()
 		r.spentBudget()
-		r.next("To run it again: mscheduler task retry %s", human.TaskArg(t.ID))
+		r.unlessOfNode("To run it again: mscheduler task retry %s", human.TaskArg(t.ID))
 	case model.StatusPending:
 		r.Summary = fmt.Sprintf("Its budget was spent at %s. An operator must decide what happens next.", ran)
 		r.lastEnd()
 		r.spentBudget()
-		r.next("To run it again: mscheduler task retry %s", human.TaskArg(t.ID))
+		r.unlessOfNode("To run it again: mscheduler task retry %s", human.TaskArg(t.ID))
 		r.next("To mark it as done by hand: mscheduler task resolve %s --remark '...'", human.TaskArg(t.ID))
 	case model.StatusManuallyProcessed:
 		r.Summary = fmt.Sprintf("An operator resolved it at %s.", ran)
@@ -166,7 +166,7 @@ func (r *report) ended() {
 	default:
 		r.Summary = fmt.Sprintf("It was cancelled at %s.", ran)
 		r.remark()
-		r.next("To run it anyway: mscheduler task retry %s", human.TaskArg(t.ID))
+		r.unlessOfNode("To run it anyway: mscheduler task retry %s", human.TaskArg(t.ID))
 	}
 	r.callback()
 	if !t.ArchiveAt.IsZero() {

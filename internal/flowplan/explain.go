@@ -36,6 +36,7 @@ func Explain(f *graph.Flow, node int) []string {
 			return append(out, asked(v.Ask)...)
 		}
 		switch {
+		case f.Status == graph.StatusFinish: // what becomes of its task changes nothing in the flow
 		case taskAsks(st):
 			out = append(out, "Resolve or retry its task, or decide about the node.")
 		case st.Own && elementsAsk(st):

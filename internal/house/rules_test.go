@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 	"internal/form":         {"core", "producer", "periodic", "internal/calendar", "internal/httpcall", "internal/secret"},
 	"internal/human":        {},
 	"internal/bulk":         {"core", "producer", "admin", "consumer", "internal/failure", "internal/form", "internal/secret", "internal/store", "internal/taskchange"},
-	"internal/taskchange":   {"core", "producer", "internal/builtin", "internal/form"},
+	"internal/taskchange":   {"core", "producer", "internal/builtin", "internal/form", "internal/secret"},
 	"internal/view":         {"core", "flow", "internal/calendar", "internal/flowdraw", "internal/flowplan", "internal/flowspec", "internal/human", "internal/secret", "internal/stepplan", "internal/store", "internal/tickplan"},
 	"internal/audit":        {"core", "internal/groupcommit", "internal/secret", "internal/store", "internal/view"},
 	"internal/rulechange":   {"core", "periodic", "internal/builtin", "internal/calendar", "internal/form", "internal/human", "internal/rulespec", "internal/secret", "internal/store", "internal/tickplan", "internal/view"},

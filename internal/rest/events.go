@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/follow"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -76,9 +77,12 @@ func (in *Watched) wants(ctx context.Context) (func(*happened) bool, error) {
 		}
 		return nil, input.Invalid("query.tenant", "is %q, but workers belong to no tenant", tenant)
 	}
+	limited := grantOf(ctx).Tenants != nil
 	return func(e *happened) bool {
 		switch t := e.task; {
 		case !of[e.of], tenant != "" && e.ownerless:
+			return false
+		case limited && t != nil && t.Type == bulk.TaskType && e.tenant == "": // it may go over all tenants
 			return false
 		case tenant != "" && tenant != e.tenant && (tenant != model.NoTenant || e.tenant != ""):
 			return false

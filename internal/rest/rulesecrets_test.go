@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
@@ -65,5 +66,23 @@ func TestCredentialsThatAJobSetsAreHidden(t *testing.T) {
 		text := w.do("GET", path, "").text
 		require.Contains(t, text, "https://example.org", path)
 		require.NotContains(t, text, "hush", path)
+	}
+}
+
+func TestTheMaskOfACredentialIsNoArgumentOfATask(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const args = `{"url": "https://example.org", "headers": {"Authorization": %q}}`
+	w.ok("POST", "/api/v1/tasks", `{"type": "http", "key": "k", "args": `+fmt.Sprintf(args, "Bearer hush")+`}`)
+	shown, err := json.Marshal(w.ok("GET", "/api/v1/tasks/-/http/k", "")["args"])
+	require.NoError(t, err)
+	for _, of := range []struct{ method, path, body, field string }{
+		{"POST", "/api/v1/tasks", `{"type": "http", "args": %s}`, "body.args.headers.Authorization"},
+		{"POST", "/api/v1/tasks/batch", `{"tasks": [{"type": "http", "args": %s}]}`, "body.tasks[0].args.headers.Authorization"},
+		{"PATCH", "/api/v1/tasks/-/http/k", `{"args": %s}`, "body.args.headers.Authorization"},
+		{"POST", "/api/v1/bulk", `{"action": "update", "filter": {"type": "http"}, "change": {"args": %s}}`, "body.change.args.headers.Authorization"},
+	} {
+		refused := w.as("If-Match", "*").fails(http.StatusUnprocessableEntity, of.method, of.path, fmt.Sprintf(of.body, shown))
+		require.Contains(t, refused[of.field], "give the secret itself", of.path)
 	}
 }

@@ -25,6 +25,17 @@ func HideArgsJSON(args []byte) []byte {
 	return codec.ValueJSON(HideArgs(v))
 }
 
+// CheckArgs refuses arguments of a task whose headers have the mask of a hidden credential: nothing is stored that
+// it could stand for. Errors are model.ErrInvalid and name the header.
+func CheckArgs(args []byte) error {
+	v, err := codec.EncodeJSON("args", args, math.MaxInt32)
+	if len(args) == 0 || err != nil {
+		return nil // who stores them says what is wrong
+	}
+	_, err = KeepArgs(v, bson.RawValue{})
+	return err
+}
+
 // GivenInArgs names the headers whose credentials a task's arguments give, if the stored ones have
 // others.
 func GivenInArgs(args, stored bson.RawValue) (names []string) {

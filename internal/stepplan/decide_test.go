@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
@@ -188,7 +189,7 @@ func TestWhoTookPartHasAResult(t *testing.T) {
 	}
 	all := ResultsOf(p, &task)
 	require.Len(t, all, 2, "one that did nothing took no part")
-	require.Equal(t, []string{"-/p/1/a", "-/p/1/c"}, []string{all[0].ID, all[1].ID})
+	require.Equal(t, []string{"-/p/1/" + input.ShownExecID("a"), "-/p/1/" + input.ShownExecID("c")}, []string{all[0].ID, all[1].ID}, "who may only read sees them")
 	require.Equal(t, []repeat.State{repeat.StateError, repeat.StateOK}, []repeat.State{all[0].State, all[1].State})
 	require.Equal(t, p.PlanTime, all[1].PlanTime)
 	p.RequestID, p.Caller = "r-1", "ann"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
@@ -45,7 +46,7 @@ func ResultsOf(p *repeat.Plan, t *model.Task) (out []*repeat.Result) {
 		if w.Open() || state == "" {
 			continue
 		}
-		r := resultOf(p, step, try, at, w.ExecID)
+		r := resultOf(p, step, try, at, input.ShownExecID(w.ExecID))
 		r.Worker, r.State, r.ErrorInfo, r.At = w.WorkerID, state, w.FailReason, clock.Later(w.SuccessTime, w.FailTime)
 		if state == repeat.StateOK {
 			if r.Result = w.Returns; r.Result.Type == 0 && lifecycle.Wanted(t) == 1 {

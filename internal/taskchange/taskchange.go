@@ -10,6 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -71,7 +72,7 @@ func update(ctx context.Context, p *producer.Producer, id string, t *form.Task, 
 		if err != nil {
 			return nil, err
 		}
-		if err := builtin.CheckArgs(typ, it.Args); err != nil {
+		if err := errors.Join(builtin.CheckArgs(typ, it.Args), secret.CheckArgs(it.Args)); err != nil {
 			return nil, err
 		}
 		it.Options = append(it.Options, producer.Args(it.Args))

@@ -28,7 +28,7 @@ var Lists = map[string][]string{
 		"flows", "flows?sort=updated_at", "flows?status=RUNNING", "flows?tenant=t5", "flows?tenant=rare", "flows?tenant=nobody&sort=updated_at", "flows?tenant=nobody&status=FINISH",
 		"flows?tenant=t5&key=k00", "flows?tenant=t5&key=k&status=PENDING",
 	},
-	"list-nodes-of-flow": {"flows/t5/k0000005/nodes"},
+	"list-nodes-of-flow": {"flows/t5/k0000005/nodes", "flows/t5/k0000005/nodes?outputs=false", "flows/t5/k0000005/nodes?node=a"},
 	"list-plans": {
 		"plans", "plans?sort=updated_at", "plans?over=true", "plans?status=ERROR", "plans?tenant=t5", "plans?tenant=rare", "plans?station=nobody",
 		"plans?tenant=nobody&over=true", "plans?tenant=nobody&status=FINISH&sort=updated_at",
@@ -44,7 +44,7 @@ var Lists = map[string][]string{
 		"periodics/t5/k0000005/runs", "periodics/t5/k0000005/runs?status=FAILED&sort=nominal", "periodics/t5/k0000005/runs?from=2026-01-02T00:00:00Z", "periodics/t5/k0000005/runs?to=2026-01-02T00:00:00Z",
 	},
 	"list-streams":         {"streams", "streams?all=true", "streams?status=PENDING", "streams?status=RUNNING&all=true"},
-	"list-nodes-of-stream": {"streams/s/k0000005/nodes"},
+	"list-nodes-of-stream": {"streams/s/k0000005/nodes", "streams/s/k0000005/nodes?outputs=false", "streams/s/k0000005/nodes?node=a"},
 	"list-bulk":            {"bulk", "bulk?tenant=t5"},
 	"list-types":           {"types", "types?limit=10"},
 	"list-pauses":          {"pauses"},
@@ -52,7 +52,7 @@ var Lists = map[string][]string{
 	"list-workers":         {"workers", "workers?limit=10", "workers?state=dead"},
 	"list-tokens":          {"tokens", "tokens?limit=10"},
 	"list-audit": {
-		"audit", "audit?tenant=t5", "audit?tenant=rare", "audit?tenant=nobody", "audit?who=os/me", "audit?who=nobody", "audit?operation=send-task&outcome=failed", "audit?kind=nothing",
+		"audit", "audit?tenant=t5", "audit?tenant=rare", "audit?tenant=nobody", "audit?who=os/me", "audit?who=nobody", "audit?operation=send-task&outcome=failed", "audit?kind=pauses",
 		"audit?resource=-/mail/nothing", "audit?after=2100-01-01T00:00:00Z", "audit?before=2020-01-01T00:00:00Z",
 	},
 	"get-series":          {"series", "series?window=week&type=mail", "series?window=day&type=nobody"},

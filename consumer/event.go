@@ -30,7 +30,7 @@ type Event struct {
 	WorkerID string         `json:"worker_id"`
 	TaskID   string         `json:"task_id,omitempty"`
 	Type     string         `json:"type,omitempty"`
-	ExecID   string         `json:"exec_id,omitempty"`
+	ExecID   string         `json:"exec_id,omitempty"` // as it is stored; do not show it, see [Execution.Handle]
 	Attempt  int            `json:"attempt,omitempty"`
 	Previous string         `json:"previous,omitempty"` // the worker whose lease lapsed
 	Outcome  model.FailKind `json:"outcome,omitempty"`  // "" = success

@@ -41,7 +41,7 @@ type TaskEvent struct {
 
 	Generation int64     `json:"generation,omitempty"` // if a life began
 	WorkerID   string    `json:"worker_id,omitempty"`
-	ExecID     string    `json:"exec_id,omitempty"`
+	ExecID     string    `json:"exec_id,omitempty"` // as it is stored; the REST API has a hash of it
 	Attempt    int       `json:"attempt,omitempty"`
 	FailKind   FailKind  `json:"fail_kind,omitempty"` // how an execution failed in this write
 	Reason     string    `json:"reason,omitempty"`    // its reason, or the remark of the command that changed the task

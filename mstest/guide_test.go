@@ -126,7 +126,7 @@ func Timed(observe func(typ string, took time.Duration)) consumer.Middleware {
 func Reported(report func(task, kind, reason string)) func(consumer.Event) {
 	return func(e consumer.Event) {
 		switch e.Outcome {
-		case "error", "fatal", "panic", "timeout":
+		case "error", "fatal", "plan_error", "panic", "timeout", "undecodable":
 			if e.Kind == "finished" {
 				report(e.TaskID, string(e.Outcome), e.Reason)
 			}

@@ -47,7 +47,11 @@ func TestAJobOfAllTenantsIsOnlyForTokensOfAllTenants(t *testing.T) {
 	for _, key := range []string{"rest", "mine"} {
 		require.Equal(t, "Cancelled", none.ok("POST", "/api/v1/bulk/-/"+key+"/stop", "")["status"])
 	}
+	seen := none.watch("?tenant=-&type=mscheduler.bulk,mail", "")
 	require.Equal(t, "Cancelled", all.ok("POST", job+"/stop", "")["status"])
+	none.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "later"}`)
+	first := seen.next()
+	require.Equal(t, "-/mail/later", first.data["task_id"], "the stop of the job is no event for this token")
 }
 
 func TestTasksThatNoWorkerRunsAreLeftToTheirFlows(t *testing.T) {

@@ -14,9 +14,11 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/embedded"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -263,7 +265,7 @@ func TestAfterAJumpOfTheDatabasesClockOwnersAreGivenTheTimeToHearOfIt(t *testing
 	w.requireLeftAlone(long)
 }
 
-// hold makes the worker claim a task. Its handler runs until its context ends.
+// hold makes the worker claim a task. Its handler runs until its context ends, and does not begin after a stop.
 func (w *world) hold(key string, change func(*model.Task)) *execution {
 	w.t.Helper()
 	put(w.t, w.c, key, change)
@@ -271,6 +273,7 @@ func (w *world) hold(key string, change func(*model.Task)) *execution {
 	require.NoError(w.t, err)
 	xs := w.c.held.each()
 	require.Len(w.t, xs, 1)
+	require.Eventually(w.t, func() bool { return xs[0].begun() || w.c.isStopping() }, testdb.Patience, time.Millisecond)
 	return xs[0]
 }
 
@@ -299,6 +302,24 @@ func TestWhoseLeaseTheDatabaseDoesNotConfirmGivesItUp(t *testing.T) {
 	w.guardUntil(func() bool { return x.cause() != nil })
 	require.ErrorIs(t, x.cause(), ErrLeaseLost)
 	w.px.Mend()
+}
+
+// The process stood still while a task waited for its slot, and no timer has noticed yet.
+func TestAHandlerDoesNotBeginAfterItsLease(t *testing.T) {
+	w := newWorld(t, nil)
+	w.c.requestStop() // nothing starts by itself
+	waits := w.hold("a", twoSeconds)
+	w.mu.Lock()
+	w.server, w.wall = w.server.Add(time.Hour), w.wall.Add(time.Hour)
+	w.mu.Unlock()
+	x := w.c.held.next(w.c.cfg.Clock.Monotonic())
+	require.Same(t, waits, x)
+	w.c.run(x)
+	require.NoError(t, w.c.ends.Wait(t.Context()))
+	require.False(t, x.begun())
+	state := w.get(x.task.ID).WorkerStates[0]
+	require.Equal(t, failkind.Released, state.FailKind)
+	require.True(t, state.Unstarted)
 }
 
 // guardUntil runs the guard alone: no ping of the loop comes before it.

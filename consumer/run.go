@@ -29,6 +29,9 @@ func (c *Consumer) run(x *execution) {
 		// The claim was held up on its way, or no slot was free: by the rate it must not begin
 		// any more.
 		c.end(x, lifecycle.NotStarted("its start by the rate limit had passed"))
+	case x.lease.Trusted(c.cfg.Clock) <= 0:
+		// The process stood still while it waited for its slot, so another may have the task.
+		c.end(x, lifecycle.NotStarted("its lease had ended before its turn came"))
 	default:
 		c.attempt(x)
 	}

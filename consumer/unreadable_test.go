@@ -56,13 +56,7 @@ func TestATypeThatCannotBeReadStopsNoOther(t *testing.T) {
 	}
 	require.NoError(t, consumer.Handle(c, bad, handle))
 	require.NoError(t, consumer.Handle(c, good, handle))
-	ctx, stop := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- c.Run(ctx) }()
-	defer func() {
-		stop()
-		require.NoError(t, <-stopped)
-	}()
+	runUntilEnd(t, c)
 	next := func() int {
 		select {
 		case n := <-ran:
@@ -80,7 +74,8 @@ func TestATypeThatCannotBeReadStopsNoOther(t *testing.T) {
 	require.Equal(t, 1, next())
 }
 
-// Its end is repeated until somebody mends the document. Those of other tasks are written meanwhile.
+// The worker repeats the end of that task until somebody repairs its document. It writes the ends of other tasks
+// meanwhile.
 func TestARunningTaskThatBecomesUnreadableKeepsNoOtherFromItsEnd(t *testing.T) {
 	db := testdb.New(t)
 	typ := model.NewType[string, model.None]("t")
@@ -102,13 +97,7 @@ func TestARunningTaskThatBecomesUnreadableKeepsNoOtherFromItsEnd(t *testing.T) {
 		<-mayEnd[x.Args]
 		return model.None{}, nil
 	}))
-	ctx, stop := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- c.Run(ctx) }()
-	defer func() {
-		stop()
-		require.NoError(t, <-stopped)
-	}()
+	runUntilEnd(t, c)
 	begun.Wait()
 	update := func(status any) {
 		_, err := db.Collection("tasks").UpdateByID(t.Context(), sent["spoiled"].ID, bson.D{
@@ -131,4 +120,16 @@ func TestARunningTaskThatBecomesUnreadableKeepsNoOtherFromItsEnd(t *testing.T) {
 	update(model.StatusExecuting)
 	_, err = producer.Await(t.Context(), p, typ, sent["spoiled"])
 	require.NoError(t, err)
+}
+
+// runUntilEnd runs the consumer until the test ends.
+func runUntilEnd(t *testing.T, c *consumer.Consumer) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-stopped)
+	})
 }

@@ -186,12 +186,8 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 		return lifecycle.TellAgain(t, do.now)
 	case t.Status != model.StatusWait && t.Type != flowspec.NodeType:
 		return t
-	case do.gone != nil:
-		return p.unstartable(t, do)
-	case t.Type == flowspec.NodeType: // which waits for the engine
-		return t
 	}
-	return p.released(t, do)
+	return p.started(t, do)
 }
 
 // abort ends a task that its node does not need any more.
@@ -233,22 +229,24 @@ func (p planner) released(t *model.Task, do todo) *model.Task {
 	return after
 }
 
-// unstartable is a task that waits as one that fails, since its arguments cannot be made.
-func (p planner) unstartable(t *model.Task, do todo) *model.Task {
-	return lifecycle.Conclude(t, model.StatusFailure, bson.RawValue{}, do.gone.Error(), lifecycle.EffectiveOf(t, p.types.Options(t.Type)), do.now)
-}
-
-// begun is a new life of a task that waits, as its plan wants it.
-func (p planner) begun(t *model.Task, do todo) *model.Task {
+// started is a task that waits as one that may run, or as one that has failed because its arguments cannot
+// be made.
+func (p planner) started(t *model.Task, do todo) *model.Task {
 	switch {
-	case do.plan.Do != flowplan.DoRestart:
-		return t
 	case do.gone != nil:
-		return p.unstartable(t, do)
+		return lifecycle.Conclude(t, model.StatusFailure, bson.RawValue{}, do.gone.Error(), lifecycle.EffectiveOf(t, p.types.Options(t.Type)), do.now)
 	case t.Type == flowspec.NodeType: // which waits for the engine
 		return t
 	}
 	return p.released(t, do)
+}
+
+// begun is a new life of a task that waits, as its plan wants it.
+func (p planner) begun(t *model.Task, do todo) *model.Task {
+	if do.plan.Do != flowplan.DoRestart {
+		return t
+	}
+	return p.started(t, do)
 }
 
 // renew begins a new life of a task, which waits, or may run at once.

@@ -44,15 +44,22 @@ func TestANodeStartsAFlowAndItsOutputIsThatOfTheLastNode(t *testing.T) {
 	require.Equal(t, &model.Origin{Kind: "flow", ID: "-/f", Node: "in"}, child.Parent)
 }
 
-func TestANodeWhoseFlowRunsHoldsNoWorker(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.gate = make(chan struct{})
+// startsChild starts a flow whose first node starts another one, and waits until that runs.
+func (w *world) startsChild() *graph.Flow {
+	w.t.Helper()
 	s := within("f")
 	s.Nodes = s.Nodes[1:]
 	s.Nodes[0].After, s.Nodes[0].Args = nil, map[string]any{"n": 1}
 	f := w.start(s)
-	require.Eventually(t, func() bool { return w.nodes("-/f.in")["x"] == "RUNNING" }, testdb.Patience, 10*time.Millisecond)
+	require.Eventually(w.t, func() bool { return w.nodes("-/f.in")["x"] == "RUNNING" }, testdb.Patience, 10*time.Millisecond)
+	return f
+}
+
+func TestANodeWhoseFlowRunsHoldsNoWorker(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.gate = make(chan struct{})
+	f := w.startsChild()
 	require.Equal(t, map[string]string{"in": "RUNNING", "after": "WAIT"}, w.nodes(f.ID))
 	why, err := w.flows.Explain(t.Context(), f.ID, "in")
 	require.NoError(t, err)

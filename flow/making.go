@@ -103,8 +103,8 @@ func (m *making) output(i int) (out bson.RawValue, known bool, err error) {
 
 // arguments fills in those of plans that were read from the database: flows store none, since the
 // output of one node may be in the arguments of ten thousand. The outputs of nodes that succeeded
-// do not change. held are flows of which this process cannot do that. gone are plans whose outputs were
-// deleted since they were decided: the tasks fail.
+// do not change. held has the flows whose arguments this process cannot fill in. gone has the plans whose
+// outputs were deleted after the decision: their tasks fail.
 func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[string]error, gone map[*graph.Planned]*flowplan.GoneError, err error) {
 	gone = map[*graph.Planned]*flowplan.GoneError{}
 	all := make([]*making, len(flows))

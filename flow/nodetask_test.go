@@ -42,11 +42,7 @@ func TestANodeWhoseTaskAPersonReleasedEndsWithItsFlow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.gate = make(chan struct{})
-	s := within("f")
-	s.Nodes = s.Nodes[1:]
-	s.Nodes[0].After, s.Nodes[0].Args = nil, map[string]any{"n": 1}
-	f := w.start(s)
-	require.Eventually(t, func() bool { return w.nodes("-/f.in")["x"] == "RUNNING" }, testdb.Patience, 10*time.Millisecond)
+	f := w.startsChild()
 	w.frees("flow:f:in", lifecycle.Release)
 	close(w.gate)
 	w.becomes(f.ID, graph.StatusFinish)

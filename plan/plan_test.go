@@ -259,10 +259,7 @@ func TestATaskThatIsHeldKeepsBackOnlyTheNextTryOfItsOwnPlan(t *testing.T) {
 	failed := bson.D{{Key: "status", Value: model.StatusFailure}, {Key: "finished_at", Value: time.Now()}}
 	_, err := tasks.UpdateMany(t.Context(), bson.D{{Key: "type", Value: "report"}}, bson.D{{Key: "$set", Value: failed}})
 	require.NoError(t, err)
-	session, err := w.db.Client().StartSession()
-	require.NoError(t, err)
-	defer session.EndSession(context.Background())
-	require.NoError(t, session.StartTransaction())
+	session := w.transaction()
 	_, err = tasks.UpdateOne(mongo.NewSessionContext(t.Context(), session), bson.D{{Key: "origin.id", Value: plans[0].ID}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
 	require.NoError(t, err)
 

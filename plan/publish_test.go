@@ -65,14 +65,21 @@ func TestAPlanIsCreatedByItsPublisherIfTheAnswerIsLost(t *testing.T) {
 	require.Equal(t, 2, w.drain(mstest.SkipTime()).Executions)
 }
 
+// transaction begins one, which ends with the test.
+func (w *world) transaction() *mongo.Session {
+	w.t.Helper()
+	session, err := w.db.Client().StartSession()
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { session.EndSession(context.Background()) })
+	require.NoError(w.t, session.StartTransaction())
+	return session
+}
+
 func TestAPlanOfAnOpenTransactionDelaysNoOthers(t *testing.T) {
 	w := newWorld(t)
 	w.publish(every("there", 1))
-	session, err := w.db.Client().StartSession()
-	require.NoError(t, err)
-	defer session.EndSession(context.Background())
-	require.NoError(t, session.StartTransaction())
-	_, err = w.plans.Publish(mongo.NewSessionContext(t.Context(), session), every("mine", 1))
+	session := w.transaction()
+	_, err := w.plans.Publish(mongo.NewSessionContext(t.Context(), session), every("mine", 1))
 	require.NoError(t, err)
 	before := w.count("tasks", bson.D{{Key: "type", Value: "report"}})
 
@@ -130,10 +137,7 @@ func TestAPlanOfATransactionStartsAfterItsCommit(t *testing.T) {
 func TestAPlanOfATransactionThatIsAbortedWasNeverPublished(t *testing.T) {
 	w := newWorld(t)
 	w.publish(every("there", 1))
-	session, err := w.db.Client().StartSession()
-	require.NoError(t, err)
-	defer session.EndSession(context.Background())
-	require.NoError(t, session.StartTransaction())
+	session := w.transaction()
 	mine, err := w.plans.Publish(mongo.NewSessionContext(t.Context(), session), every("new", 1))
 	require.NoError(t, err)
 	require.True(t, mine.Created)

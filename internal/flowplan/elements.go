@@ -80,8 +80,8 @@ func (s *step) element(e End) {
 	}
 }
 
-// advance goes on with the nodes of which elements have ended: others may run, only a person can end
-// the rest, or all have ended.
+// advance continues the nodes whose elements have ended. It starts other elements, makes the node PENDING if
+// only a person can end the rest, or ends the node.
 func (s *step) advance() {
 	for i := range s.Nodes {
 		letters := s.letters[i]

@@ -44,7 +44,7 @@ func TestElementsRunAsManyAtOnceAsAreAllowed(t *testing.T) {
 	require.Equal(t, map[int]graph.Action{1: DoElements}, plans(f))
 	require.Equal(t, []int{2}, f.Planned[0].Elements)
 	require.Equal(t, []string{"1 of its 5 elements have ended; 2 may run now."}, Explain(f, 1))
-	require.Same(t, f, elements(t, f, model.StatusSuccess, 1), "it is told twice")
+	require.Same(t, f, elements(t, f, model.StatusSuccess, 1), "a repeated end changes nothing")
 	f = elements(t, f, model.StatusSuccess, 0, 2)
 	require.Equal(t, "sssrr", f.States[1].Elements)
 	require.Equal(t, []int{3, 4}, f.Planned[0].Elements)
@@ -145,7 +145,7 @@ func TestAnElementWhoseTaskIsPendingKeepsItsNodeOpen(t *testing.T) {
 		require.Equal(t, "2 of its 4 elements are Pending, the first is element 1", f.States[1].Reason)
 		require.Equal(t, map[int]graph.Action{1: DoAlert, 2: DoAlert}, plans(f))
 		require.Contains(t, Explain(f, 1), "Resolve or retry the tasks of these elements, or decide about the node.")
-		require.Same(t, f, elements(t, f, model.StatusPending, 1), "it is told twice")
+		require.Same(t, f, elements(t, f, model.StatusPending, 1), "a repeated end changes nothing")
 
 		f = elements(t, f, model.StatusManuallyProcessed, 1)
 		require.Equal(t, "1 of its 4 elements are Pending, the first is element 2", f.States[1].Reason)

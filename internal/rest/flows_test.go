@@ -131,7 +131,7 @@ func TestAFlowIsDrivenToItsEndThroughTheAPI(t *testing.T) {
 	require.Equal(t, "RUNNING", w.ok("GET", order+"/wait?timeout_ms=0", "")["status"], "as it is")
 	cancelled := w.ok("POST", order+"/cancel", `{"remark": "no longer needed"}`)
 	require.Equal(t, "no longer needed", cancelled["reason"])
-	require.Eventually(t, func() bool { // the end of b's task may be told to the engine later
+	require.Eventually(t, func() bool { // the engine may hear of the end of b's task later
 		decide()
 		return w.ok("GET", order, "")["status"] == "FINISH"
 	}, testdb.Patience, time.Millisecond)

@@ -39,7 +39,7 @@ func TestCredentialsInTheArgumentsOfARuleAreHiddenAndKept(t *testing.T) {
 	require.Contains(t, refused["body.args.headers.Authorization"], "give the secret itself")
 }
 
-// Whoever may change a rule must not learn its secrets: a host of their own would be told.
+// An operator who may change a rule must not learn its secrets by sending them to another host.
 func TestAHiddenCredentialGoesToNoOtherHost(t *testing.T) {
 	t.Parallel()
 	w := sealed(t)

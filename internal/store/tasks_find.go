@@ -223,8 +223,8 @@ func (s *Tasks) nextLapse(ctx context.Context, types []string, l look) (earliest
 	return earliest, nil
 }
 
-// ByIDs reads tasks by their ids. Ids that do not exist are left out. A task that is there and cannot
-// be read is nil; the log says so. Index: _id.
+// ByIDs reads tasks by their ids. The result has no entry for an id that does not exist, and a nil entry
+// for a task that this release cannot read. The log names the latter. Index: _id.
 func (s *Tasks) ByIDs(ctx context.Context, ids []string) (map[string]*model.Task, error) {
 	return s.byIDs(ctx, s.tasks, "reading tasks by id", ids, options.Find())
 }

@@ -57,6 +57,7 @@ type keyring struct {
 	at    clock.Instant // before the last read that succeeded
 	tried clock.Instant // before the last read
 	err   error         // of the last read
+	asked bool          // a check asked for a read that has not ended
 }
 
 func newKeyring(from string, remote bool, c clock.Clock, now func() time.Time, log zerolog.Logger) *keyring {
@@ -79,13 +80,15 @@ func (k *keyring) of(ctx context.Context, h jose.Header, patient bool) ([]crypto
 	case len(keys) > 0 && !due, len(keys) == 0 && !patient:
 		return keys, nil
 	case len(keys) > 0 && (!stale || failing || !patient):
-		if k.reads.Len() == 0 {
+		if k.begins() {
 			_ = k.reads.Put(context.WithoutCancel(ctx), make(chan struct{})) // nobody closes the queue
 		}
 		return keys, nil
 	}
+	k.begins()
 	done := make(chan struct{})
 	if err := k.reads.Put(ctx, done); err != nil {
+		k.ended() // perhaps nobody else asked
 		return nil, err
 	}
 	select {
@@ -117,6 +120,21 @@ func (k *keyring) known(h jose.Header) (keys []crypto.PublicKey, due, stale, fai
 	return keys, age >= k.fresh && k.tried.Since(k.clock) >= Window, age >= keysStale*k.fresh, failing
 }
 
+// begins says, when a check asks for a read, whether it is the first.
+func (k *keyring) begins() (first bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	first, k.asked = !k.asked, true
+	return first
+}
+
+// ended lets the next check ask for a read.
+func (k *keyring) ended() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked = false
+}
+
 // answer reads the keys for a batch of checks, unless that was tried just now.
 func (k *keyring) answer(batch []chan<- struct{}) {
 	k.mu.Lock()
@@ -134,6 +152,7 @@ func (k *keyring) answer(batch []chan<- struct{}) {
 			k.log.Warn().Err(err).Msg("could not read the keys of the issuer; known ones count for a day")
 		}
 	}
+	k.ended() // before anybody hears of it
 	for _, done := range batch {
 		close(done)
 	}

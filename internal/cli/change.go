@@ -85,7 +85,7 @@ func (a *app) changeCommand(ch taskChange) *cobra.Command {
 	var f filterFlags
 	var yes, background bool
 	var remark string
-	past := listFlags{history: "no"}
+	past := historyFlag("no")
 	cmd := &cobra.Command{
 		Use: ch.Name + " [ID...]", Short: ch.short,
 		Long: ch.long + `
@@ -139,9 +139,7 @@ tasks, and the command returns at once; see: mscheduler bulk --help`,
 		ch.flags(cmd.Flags())
 	}
 	if ch.Lives {
-		cmd.Flags().StringVar(&past.history, "history", "no", "with a filter: past lives in the history: no, also (the value if none is given), only")
-		cmd.Flags().Lookup("history").NoOptDefVal = "also"
-		_ = cmd.RegisterFlagCompletionFunc("history", fixed("no", "also", "only"))
+		past.register(cmd, "with a filter: ")
 	}
 	if ch.remark {
 		cmd.Flags().StringVar(&remark, "remark", "", "the reason, stored with the task")

@@ -55,6 +55,12 @@ func TestWhatEndedIsArchivedAndStillFound(t *testing.T) {
 	require.Equal(t, "-/t/k0", list.Tasks[0].ID)
 	life := fmt.Sprint("t/k0@", list.Tasks[0].Generation)
 	list = listed{}
+	for count, args := range map[string][]string{"2": nil, "3": {"--history", "--creator", "ann"}, "1": {"--history=only", "--key", "k1"}} {
+		require.Equal(t, count+"\n", s.ok(append([]string{"task", "count"}, args...)...).stdout, args)
+	}
+	require.JSONEq(t, `{"count": 5}`, s.ok("task", "count", "--history", "-o", "json").stdout)
+	s.fails(ExitUsage, []string{"--history is \"yes\""}, "task", "count", "--history=yes")
+	s.fails(ExitUsage, []string{"--status is \"done\""}, "task", "count", "--status", "done")
 	s.ok("task", "list", "--history=only", "--limit", "2", "-o", "json").json(&list)
 	require.Len(t, list.Tasks, 2)
 	r := s.ok("task", "list", "--history=only", "--after", list.Next)

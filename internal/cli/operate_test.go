@@ -58,11 +58,26 @@ func TestWorkerListShowsWhoLives(t *testing.T) {
 	require.Equal(t, 100, list.Workers[0].Concurrency)
 	require.Equal(t, os.Getpid(), list.Workers[0].PID)
 
+	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["sleep","600"]}`)
+	s.eventually("the worker to hold the task", func() bool { return strings.Contains(s.ok("worker", "show", "w1").stdout, "exec/k") })
+	shown := s.ok("worker", "show", "w1").stdout
+	require.Regexp(t, `(?m)^worker +w1\nstate +alive\ntypes +exec, http, `, shown)
+	require.Regexp(t, `(?m)^HOLDS +ATTEMPT +CLAIMED +LEASE UNTIL\nexec/k +1 `, shown)
+	var one workerView
+	s.ok("worker", "show", "w1", "-o", "json").json(&one)
+	require.Equal(t, "w1", one.ID)
+	require.Len(t, one.Executions, 1)
+	require.Equal(t, "-/exec/k", one.Executions[0].TaskID)
+	require.True(t, one.Complete)
+	s.fails(ExitNotFound, []string{"no such worker: w2"}, "worker", "show", "w2")
+	s.ok("task", "cancel", "exec/k")
+
 	r = s.ok("worker", "drain", "w1", "--note", "a new kernel")
 	require.Equal(t, "w1  asked to drain\n", r.stdout)
 	require.Contains(t, s.ok("worker", "list").stdout, "asked to drain")
 	s.ok("worker", "list", "-o", "json").json(&list)
 	require.Equal(t, "a new kernel", list.Workers[0].Drain.Note)
+	require.Regexp(t, `(?m)^drain +asked by .+\nnote +a new kernel$`, s.ok("worker", "show", "w1").stdout)
 	require.Equal(t, "worker", s.audit()[0].Kind)
 	require.Equal(t, "w1  alive\n", s.ok("worker", "resume", "w1").stdout)
 	s.fails(ExitNotFound, []string{"no such worker: w2"}, "worker", "drain", "w2")
@@ -81,7 +96,7 @@ func TestWorkerListShowsWhoLives(t *testing.T) {
 
 	stopped := stop()
 	require.Equal(t, ExitOK, stopped.code, stopped.stderr)
-	require.Contains(t, stopped.stderr, "stopped: 0 executions finished")
+	require.Contains(t, stopped.stderr, "stopped: 1 execution finished")
 	require.NotContains(t, s.ok("worker", "list", "--all").stdout, "w1", "a graceful stop leaves nothing behind")
 }
 

@@ -18,7 +18,7 @@ func (a *app) taskCommand() *cobra.Command {
 		Use: "task", Short: "Inspect and change tasks", Args: noArgs, RunE: group,
 		Long: "Inspect and change tasks.\n\nA task's id is tenant/type/key, or type/key for a task without a tenant, such as http/order-17.\nJSON output, and keys that contain a slash, use -/http/order-17. Put -- before that form.",
 	}
-	cmd.AddCommand(a.taskList(), a.taskShow(), a.taskHistory(), a.taskExplain(), a.taskWait(), a.taskWatch(),
+	cmd.AddCommand(a.taskList(), a.taskCount(), a.taskShow(), a.taskHistory(), a.taskExplain(), a.taskWait(), a.taskWatch(),
 		a.taskCancel(), a.taskRetry(), a.taskUpdate(), a.taskResolve(), a.taskRelease(), a.taskRedeliver())
 	return cmd
 }

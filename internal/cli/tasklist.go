@@ -28,7 +28,7 @@ type listFlags struct {
 	limit   int
 	all     bool
 	after   string
-	history string
+	history historyFlag
 	sort    string
 }
 
@@ -58,7 +58,7 @@ func (a *app) taskList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			where, err := f.where()
+			where, err := f.history.where()
 			if err != nil {
 				return err
 			}
@@ -81,15 +81,22 @@ func (a *app) taskList() *cobra.Command {
 	cmd.Flags().BoolVar(&f.all, "all", false, "list all tasks instead of one page")
 	cmd.Flags().StringVar(&f.after, "after", "", "list tasks after this id, for the next page")
 	cmd.Flags().StringVar(&f.sort, "sort", "id", "order of the list: id, or -id for descending ids")
-	cmd.Flags().StringVar(&f.history, "history", "no", "past lives in the history: no, also (the value if none is given), only")
-	cmd.Flags().Lookup("history").NoOptDefVal = "also"
 	_ = cmd.RegisterFlagCompletionFunc("sort", fixed("id", "-id"))
-	_ = cmd.RegisterFlagCompletionFunc("history", fixed("no", "also", "only"))
+	f.history.register(cmd, "")
 	return cmd
 }
 
-func (f *listFlags) where() (store.Where, error) {
-	switch f.history {
+// historyFlag says whether a command looks at past lives.
+type historyFlag string
+
+func (h *historyFlag) register(cmd *cobra.Command, when string) {
+	cmd.Flags().StringVar((*string)(h), "history", "no", when+"past lives in the history: no, also (the value if none is given), only")
+	cmd.Flags().Lookup("history").NoOptDefVal = "also"
+	_ = cmd.RegisterFlagCompletionFunc("history", fixed("no", "also", "only"))
+}
+
+func (h historyFlag) where() (store.Where, error) {
+	switch h {
 	case "no":
 		return store.InTasks, nil
 	case "also":
@@ -97,7 +104,7 @@ func (f *listFlags) where() (store.Where, error) {
 	case "only":
 		return store.InHistory, nil
 	default:
-		return store.InTasks, usage("--history is %q; want --history, --history=only or --history=no", f.history)
+		return store.InTasks, usage("--history is %q; want --history, --history=only or --history=no", string(h))
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) workerCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "worker", Short: "List and drain workers", Args: noArgs, RunE: group}
+	cmd := &cobra.Command{Use: "worker", Short: "Inspect and drain workers", Args: noArgs, RunE: group}
 	var all bool
 	list := &cobra.Command{
 		Use: "list", Short: "List live workers", Args: noArgs,
@@ -30,8 +30,81 @@ func (a *app) workerCommand() *cobra.Command {
 		}),
 	}
 	list.Flags().BoolVar(&all, "all", false, "include workers without a recent heartbeat")
-	cmd.AddCommand(list, a.workerDrain(), a.workerResume())
+	cmd.AddCommand(list, a.workerShow(), a.workerDrain(), a.workerResume())
 	return cmd
+}
+
+// workerView is a worker with what it holds, as JSON.
+type workerView struct {
+	view.Worker
+	Executions []view.Execution `json:"executions"`
+	Complete   bool             `json:"complete"`
+}
+
+// maxHeldShown is how many executions of a worker are shown.
+const maxHeldShown = 1_000
+
+func (a *app) workerShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show WORKER", Short: "Show a worker and the tasks that it holds", Args: one("the id of a worker"),
+		Long: fmt.Sprintf(`Show a worker that was heard of within a day, and its open executions by type and end of the
+lease, at most %d. It looks at no more than 10,000 running tasks; with -o json, "complete" is false
+if there are others.`, maxHeldShown),
+		RunE: a.onDatabase(func(ctx context.Context, c *connection, args []string) error {
+			w, err := c.store.Workers.Known(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			held, more, err := c.store.Tasks.Held(ctx, []string{w.ID}, nil, maxHeldShown)
+			if err != nil {
+				return err
+			}
+			shown := workerView{view.WorkerOf(w, c.at), []view.Execution{}, !more}
+			for i := range held {
+				shown.Executions = append(shown.Executions, view.ExecutionOf(&held[i]))
+			}
+			return a.result(shown, workerText(w, held, more, c.at))
+		}),
+	}
+}
+
+// workerText is a worker for a person.
+func workerText(w *store.Worker, held []store.Held, more bool, now time.Time) string {
+	var f fields
+	f.add("worker", w.ID)
+	f.add("state", stateOfWorker(w, now))
+	if d := w.Drain; d != nil {
+		f.add("drain", "asked by "+d.By+", "+human.When(d.At, now))
+		f.add("note", d.Note)
+	}
+	f.add("types", strings.Join(w.Types, ", "))
+	f.add("only", lifecycle.ConditionsText(w.Only))
+	if w.Concurrency > 0 { // engines have no slots, and of a worker that pulls nobody knows
+		f.add("running", fmt.Sprintf("%d of %d slots", w.Running, w.Concurrency))
+	}
+	if w.PID > 0 {
+		f.add("process", fmt.Sprintf("%d on %s", w.PID, w.Host))
+	}
+	f.add("version", w.Version)
+	f.add("wakes by", w.Stream)
+	if w.ClockError != nil {
+		f.add("clock", human.Rough(time.Duration(*w.ClockError)*time.Millisecond)+" (the machine's minus the database's)")
+	}
+	f.add("started", human.When(w.StartedAt, now))
+	f.add("heartbeat", human.When(w.HeartbeatAt, now))
+	if len(held) == 0 {
+		return f.String()
+	}
+	t := newTable("HOLDS", "ATTEMPT", "CLAIMED", "LEASE UNTIL")
+	for i := range held {
+		s := &held[i].State
+		t.add(human.TaskID(held[i].TaskID), fmt.Sprint(s.Attempt), human.When(s.ClaimedAt, now), human.When(s.PingExpireTime, now))
+	}
+	text := f.String() + "\n" + t.flush()
+	if more {
+		text += "there may be others\n"
+	}
+	return text
 }
 
 func (a *app) workerDrain() *cobra.Command {

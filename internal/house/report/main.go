@@ -4,8 +4,9 @@
 //
 // Of a test that fails it prints everything; of one that passes only what it logged, such
 // as how many answers were compared; of skipped ones each reason with its count, so that
-// no engine is left out silently; the closing line of each package; and which tests took
-// longest. It ends with 1 when something failed, or when nothing ran at all.
+// no engine is left out silently; the closing line of each package; which tests took longest;
+// and at the end again the name of each test that failed or did not end. It ends with 1 when
+// something failed, or when nothing ran at all.
 package main
 
 import (
@@ -32,9 +33,11 @@ func main() {
 type event struct {
 	Action  string
 	Package string
-	Test    string
-	Output  string
-	Elapsed float64 // seconds, without the time that a parallel test waited for its turn
+	// ImportPath is the package of a build.
+	ImportPath string
+	Test       string
+	Output     string
+	Elapsed    float64 // seconds, without the time that a parallel test waited for its turn
 }
 
 type reporter struct {
@@ -43,9 +46,9 @@ type reporter struct {
 	running                 map[[2]string]bool     // by package and test
 	skips                   map[string]int         // by reason
 	longest                 []event                // that passed or failed
+	bad                     []string               // what failed, for the end of the report
 	passed, failed, skipped int
-	packages                int
-	bad                     bool
+	unfinished, packages    int
 }
 
 // report reads events and writes what a person wants to see; false when something failed.
@@ -63,14 +66,17 @@ func report(in io.Reader, out io.Writer) bool {
 	}
 	if err := scan.Err(); err != nil {
 		r.print("reading the events: " + err.Error())
-		r.bad = true
+		r.bad = append(r.bad, "the report")
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.skips)) {
 		r.print(fmt.Sprintf("SKIPPED %d: %s", r.skips[reason], reason))
 	}
 	r.printLongest()
-	r.print(fmt.Sprintf("%d passed, %d failed, %d skipped", r.passed, r.failed, r.skipped))
-	return !r.bad && r.packages > 0
+	for _, what := range r.bad {
+		r.print("FAILED " + what)
+	}
+	r.print(fmt.Sprintf("%d passed, %d failed, %d unfinished, %d skipped", r.passed, r.failed, r.unfinished, r.skipped))
+	return len(r.bad) == 0 && r.packages > 0
 }
 
 func (r *reporter) print(line string) {
@@ -117,7 +123,7 @@ func (r *reporter) take(e event) {
 	case e.Action == "build-output":
 		r.print(line)
 	case e.Action == "build-fail":
-		r.bad = true
+		r.bad = append(r.bad, "the build of "+e.ImportPath)
 	case e.Action == "output" && e.Test == "":
 		if line != "PASS" && line != "" && !strings.HasSuffix(line, "[no test files]") {
 			r.print(line)
@@ -140,7 +146,7 @@ func (r *reporter) take(e event) {
 		delete(r.lines, key)
 	case e.Action == "fail":
 		r.failed++
-		r.bad = true
+		r.bad = append(r.bad, e.Package+" "+e.Test)
 		r.dump(key)
 	}
 }
@@ -151,16 +157,20 @@ func (r *reporter) endPackage(e event) {
 	if e.Action != "fail" {
 		return
 	}
-	r.bad = true
 	for _, key := range slices.SortedFunc(maps.Keys(r.running), func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }) {
 		if key[0] == e.Package {
+			r.unfinished++
 			r.print("UNFINISHED " + key[1])
+			r.bad = append(r.bad, e.Package+" "+key[1]+", which did not end")
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(r.lines), func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }) {
 		if key[0] == e.Package {
 			r.dump(key)
 		}
+	}
+	if !slices.ContainsFunc(r.bad, func(what string) bool { return strings.HasPrefix(what, e.Package+" ") }) {
+		r.bad = append(r.bad, e.Package)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestWhatPassesIsShortAndNoSkipIsSilent(t *testing.T) {
   TestReplay: 5000 answers: 99 % the same
 ok  	m/a	0.2s
 SKIPPED 2: mongod: not on PATH
-1 passed, 0 failed, 2 skipped
+1 passed, 0 failed, 0 unfinished, 2 skipped
 `, out)
 }
 
@@ -54,7 +54,7 @@ func TestWhatFailsIsToldInFull(t *testing.T) {
 `)
 	require.False(t, ok)
 	require.Contains(t, out, "    z_test.go:3: expected 1\n        and more\n--- FAIL: TestZ (0.10s)\nFAIL\tm/c\t0.2s\n")
-	require.Contains(t, out, "1 passed, 1 failed, 2 skipped\n")
+	require.Contains(t, out, "FAILED m/c TestZ\n1 passed, 1 failed, 0 unfinished, 2 skipped\n")
 }
 
 func TestTheLongestTestsAreNamedAndNotTheirParents(t *testing.T) {
@@ -83,6 +83,7 @@ func TestATestThatNeverEndsIsTold(t *testing.T) {
 	require.False(t, ok)
 	require.Contains(t, out, "panic: test timed out\n")
 	require.Contains(t, out, "UNFINISHED TestZ\n")
+	require.Contains(t, out, "FAILED m/c TestZ, which did not end\n1 passed, 0 failed, 1 unfinished, 0 skipped\n")
 	require.NotContains(t, out, "UNFINISHED TestY")
 }
 
@@ -92,6 +93,7 @@ func TestABuildThatFailsAndARunOfNothingAreFailures(t *testing.T) {
 `)
 	require.False(t, ok)
 	require.Contains(t, out, "d.go:1: undefined: x\n")
+	require.Contains(t, out, "FAILED the build of m/d\n")
 
 	out, ok = reported("go: no such package\n")
 	require.False(t, ok)

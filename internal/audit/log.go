@@ -17,6 +17,8 @@ const (
 	perBatch = 500
 	// maxText is how many bytes a reason, or where a change came from, has at most.
 	maxText = 500
+	// readyTime bounds the look at the schema, and its setup by the first change of an empty database.
+	readyTime = time.Minute
 )
 
 // Config of a [Log].
@@ -68,22 +70,28 @@ func (l *Log) Begin(ctx context.Context, e *store.AuditEntry) error {
 }
 
 func (l *Log) open(batch []*opening) {
-	ctx, cancel := context.WithTimeout(context.Background(), l.Timeout)
-	defer cancel()
+	err := l.insert(batch)
+	for _, o := range batch {
+		o.stored <- err
+	}
+}
+
+func (l *Log) insert(batch []*opening) error {
 	entries := make([]*store.AuditEntry, len(batch))
 	for i, o := range batch {
 		entries[i] = o.entry
 	}
-	err := l.Store.Ready(ctx)
-	if err == nil {
-		err = l.Store.FreshClock(ctx)
+	setup, cancel := context.WithTimeout(context.Background(), readyTime)
+	defer cancel()
+	if err := l.Store.Ready(setup); err != nil {
+		return err
 	}
-	if err == nil {
-		err = l.Store.Audit.Insert(ctx, entries)
+	ctx, cancel := context.WithTimeout(context.Background(), l.Timeout)
+	defer cancel()
+	if err := l.Store.FreshClock(ctx); err != nil {
+		return err
 	}
-	for _, o := range batch {
-		o.stored <- err
-	}
+	return l.Store.Audit.Insert(ctx, entries)
 }
 
 // End notes what became of a change. It does not wait for the write.

@@ -94,10 +94,11 @@ func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome) {
 		defer close(tried)
 		defer release()
 		apart := claim.Outcome{ExecID: out.ExecID, Stamp: out.Stamp, Grants: out.Grants, MayArrive: out.MayArrive}
-		if c.claimer.Write(ctx, out.Held, store.Patience, &apart) != nil {
-			return // they may have been won: the sweeper finds out
+		if err := c.claimer.Write(ctx, out.Held, store.Patience, &apart); err == nil {
+			c.claimer.Abandon(ctx, &apart)
+		} else if ctx.Err() == nil && !store.Outage(err) {
+			c.log.Error().Err(err).Msg("could not claim tasks whose first claim ran out of time")
 		}
-		c.claimer.Abandon(ctx, &apart)
 		c.gate.Return(apart.Unused...)
 		c.settled(&apart)
 	})

@@ -303,17 +303,13 @@ func (c *Consumer) heldFollow(f *following) {
 	}
 }
 
-// followsUnknown is for a command whose answer was lost: the ends are repeated, and the claims
-// asked for.
+// followsUnknown is for ends and claims of which one has no answer, or is refused: the ends are
+// repeated, and the claims asked for.
 func (c *Consumer) followsUnknown(both []*following, stamp store.Stamp, err error) {
 	for _, f := range both {
 		c.ends.Put(f.e)
 	}
 	for _, f := range both {
-		if store.Classify(err) == store.Fatal {
-			c.settleSuccessor(f.x, unknowable)
-			continue
-		}
 		claimed, unanswered := c.claimer.Settle([]store.Write{f.claim}, f.s.execID, err)
 		if unanswered != nil {
 			c.settleSuccessor(f.x, unknowable)

@@ -33,9 +33,6 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		crowd.settle(dealt)
 		f.claimer.Abandon(ctx, &out)
 		f.p.room.Limits.Return(out.Unused...)
-		if err != nil {
-			return err // what was won of limited tasks the sweeper finds out
-		}
 		if out.Lost > 0 {
 			rivals++
 		}
@@ -44,7 +41,7 @@ func (f *fetch) claimDue(ctx context.Context) error {
 			used[i] = out.Grants[w.Before]
 			f.p.memory.hear(w.After) // it may want further workers
 		}
-		if err := f.begin(ctx, out.Won, used); err != nil {
+		if err := errors.Join(f.begin(ctx, out.Won, used), err); err != nil {
 			return err
 		}
 		if out.Lost+out.Unwritable+len(out.Held) == 0 && (out.Refused == 0 || all) {

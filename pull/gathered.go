@@ -103,9 +103,7 @@ func (g *gathered) writeClaims(batch []*claiming) {
 		return
 	}
 	for _, c := range batch {
-		if c.err = err; err == nil {
-			c.written, written = written[:len(c.writes)], written[len(c.writes):]
-		}
+		c.written, c.err, written = written[:len(c.writes)], err, written[len(c.writes):]
 		close(c.done)
 	}
 }

@@ -107,10 +107,9 @@ func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
 		c.Log.Warn().Int("tasks", d.wrong).Str("task_id", d.repairs[0].Before.ID).Msg("repairing derived fields that contradict the task")
 	}
 	if out.HeldRepairs, err = c.Repair(ctx, d.repairs, b.Search); err == nil && len(d.claims) > 0 {
-		if err = c.Write(ctx, d.claims, b.Search, &out); err != nil {
-			return out, err // they may have been won: the sweeper finds out
+		if err = c.Write(ctx, d.claims, b.Search, &out); err == nil {
+			c.Gate.Claimed(out.Grants)
 		}
-		c.Gate.Claimed(out.Grants)
 		for _, w := range d.claims {
 			delete(unused, w.Before)
 		}
@@ -223,13 +222,10 @@ func (c *Claimer) Repair(ctx context.Context, repairs []store.Write, search time
 	return held, err
 }
 
-// Write writes claims and adds what became of them to the outcome. An error means that they may
-// have been won.
+// Write writes claims and adds what became of them to the outcome. After an error those that are
+// not in the outcome may have been won: the sweeper finds out about their grants.
 func (c *Claimer) Write(ctx context.Context, claims []store.Write, search time.Duration, out *Outcome) error {
 	written, lost, err := c.write(ctx, claims, out.ExecID, search)
-	if err != nil {
-		return err
-	}
 	out.MayArrive = out.MayArrive || lost
 	before, won := out.Claims(), len(out.Won)
 	for i, w := range written {
@@ -240,6 +236,8 @@ func (c *Claimer) Write(ctx context.Context, claims []store.Write, search time.D
 			continue
 		case w.Held:
 			out.Held = append(out.Held, claim)
+			continue
+		case w.Unanswered:
 			continue
 		case w.Refused != nil:
 			c.Unwritable(claim.Before, w.Refused)
@@ -254,7 +252,7 @@ func (c *Claimer) Write(ctx context.Context, claims []store.Write, search time.D
 	c.leaveOut(out.Held)
 	c.Store.Measure.ClaimBatch.Observe(len(claims))
 	c.Store.Measure.Claimed(out.Claims()-before, len(out.Won)-won)
-	return nil
+	return err
 }
 
 // Abandon is for claims that are held and will not be written again. The grants of those that have
@@ -281,7 +279,8 @@ func (c *Claimer) Abandon(ctx context.Context, out *Outcome) {
 	}
 }
 
-// write writes claims and settles a lost answer.
+// write writes claims, and settles those without an answer: of several commands one may be refused,
+// or its answer lost, while others have won. A refusal is returned, and what is known beside it.
 func (c *Claimer) write(ctx context.Context, claims []store.Write, execID string, search time.Duration) (written []store.Written, lost bool, err error) {
 	call, cancel := context.WithTimeout(ctx, callTime)
 	send := c.Send
@@ -290,17 +289,37 @@ func (c *Claimer) write(ctx context.Context, claims []store.Write, execID string
 	}
 	written, err = send(store.For(call, store.Claiming), claims, search)
 	cancel()
-	if err == nil || store.Classify(err) == store.Fatal {
-		return written, false, err
+	if err == nil {
+		return written, false, nil
 	}
 	// Also where the last command never reached the server: one before it may have.
-	written, err = c.Settle(claims, execID, err)
-	return written, true, err
+	var unanswered []store.Write
+	var of []int
+	if written == nil {
+		written = make([]store.Written, len(claims))
+	}
+	for i, w := range claims {
+		if !written[i].Applied {
+			written[i].Unanswered = true
+			unanswered, of = append(unanswered, w), append(of, i)
+		}
+	}
+	if len(unanswered) == 0 { // others shared the command, and the error is theirs
+		return written, false, nil
+	}
+	settled, unsettled := c.Settle(unanswered, execID, err)
+	for i, w := range settled {
+		written[of[i]] = w
+	}
+	if store.Classify(err) == store.Fatal {
+		unsettled = err
+	}
+	return written, true, unsettled
 }
 
 // Settle asks, until the server answers, which of the claims were won whose answer was lost with
 // the error. To give up earlier would leave tasks that nobody knows to be held until their leases
-// lapse.
+// lapse. What it returns beside an error is that of [store.Tasks.SettleClaim].
 func (c *Claimer) Settle(claims []store.Write, execID string, err error) (written []store.Written, _ error) {
 	c.Report(err)
 	eff, _ := c.Terms(claims[0].After)

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -62,7 +63,7 @@ func (c *Claimer) Leave(ctx context.Context, leaves []store.Write) (done []store
 		case w.Refused != nil:
 			c.Unwritable(after, w.Refused)
 			continue
-		case w.Held:
+		case w.Held, w.Unanswered:
 			continue
 		}
 		changed++
@@ -85,13 +86,18 @@ func (c *Claimer) TakeOver(ctx context.Context, l *Lapses, execID string) (out O
 	var current map[string]*model.Task
 	if len(writes) <= singly {
 		written, current, err = c.takeOverSingly(ctx, writes, execID)
-	} else if written, _, err = c.write(ctx, writes, execID, store.Patience); err == nil {
-		current, err = c.readBack(writes)
+	} else {
+		var unread error
+		written, _, err = c.write(ctx, writes, execID, store.Patience)
+		current, unread = c.readBack(won(writes, written))
+		err = cmp.Or(err, unread)
 	}
 	for i, w := range writes[:len(written)] {
 		switch {
 		case written[i].Held:
 			out.Held = append(out.Held, w)
+			continue
+		case written[i].Unanswered:
 			continue
 		case written[i].Refused != nil:
 			c.Unwritable(w.After, written[i].Refused)
@@ -146,9 +152,21 @@ func (c *Claimer) takeOverSingly(ctx context.Context, writes []store.Write, exec
 	return written, current, nil
 }
 
+func won(writes []store.Write, written []store.Written) (won []store.Write) {
+	for i, w := range written {
+		if w.Applied {
+			won = append(won, writes[i])
+		}
+	}
+	return won
+}
+
 // readBack reads what was taken over, again until the server answers: giving up would
 // leave tasks that nobody knows to be held until their leases lapse once more.
 func (c *Claimer) readBack(writes []store.Write) (current map[string]*model.Task, err error) {
+	if len(writes) == 0 {
+		return nil, nil
+	}
 	ids := make([]string, len(writes))
 	for i, w := range writes {
 		ids[i] = w.After.ID

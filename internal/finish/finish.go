@@ -151,7 +151,7 @@ func (w *Ends) write(batch []*End, writes []store.Write) ([]store.Written, error
 		case store.Final(err):
 			// Not because of what is written, as far as one can tell, so it is tried again,
 			// but for a limited time: the others must not wait behind it for ever.
-			return w.deny(batch, err), nil
+			return w.deny(batch, written, err), nil
 		}
 	}
 }

@@ -3,6 +3,7 @@ package finish
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/health"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -120,6 +122,32 @@ func TestAnEndThatAnotherWriteCrossedIsDecidedAgain(t *testing.T) {
 	w.flush([]*End{e})
 	require.Equal(t, "ended: Success", <-l.heard)
 	require.Greater(t, e.newest().Rev, e.Claimed.Rev)
+}
+
+// The server refuses one of two commands, and all that follow.
+func TestEndsAreToldThoughACommandOfTheirBatchWasRefused(t *testing.T) {
+	const inTwo = 500 // statements are two commands
+	px := testdb.Behind(t)
+	px.Patient()
+	w, _ := roomOn(t, testdb.Through(t, px))
+	topology, err := w.Store.Topology(t.Context())
+	require.NoError(t, err)
+	if topology.Sharded {
+		t.Skip("a router does not say which statements of a command it carried out")
+	}
+	ends, told := make([]*End, inTwo), make(chan string, inTwo)
+	for i := range ends {
+		e, l := w.claimed(t, fmt.Sprint(i))
+		e.Out, l.heard = lifecycle.Failed(failkind.Fatal, fmt.Sprint(i)), told
+		ends[i] = e
+	}
+	px.Set(proxy.Rule{Command: "update", Skip: 1, Times: -1, Do: proxy.Refuse, Code: 13})
+	w.flush(ends)
+	require.Len(t, told, inTwo/2)
+	px.Clear()
+	for range inTwo {
+		require.Equal(t, "ended: Failure", <-told)
+	}
 }
 
 func TestAParkThatARequestToCancelCrossedIsAnEnd(t *testing.T) {

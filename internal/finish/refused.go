@@ -12,11 +12,13 @@ import (
 // say, if the lease is not longer.
 const deniedPatience = 30 * time.Second
 
-// deny notes that the server refused a whole command.
-func (w *Ends) deny(batch []*End, err error) []store.Written {
+// deny notes that the server refused a command, and with it the ends that are not known to be written.
+func (w *Ends) deny(batch []*End, written []store.Written, err error) []store.Written {
 	now := w.Clock.Monotonic()
-	written := make([]store.Written, len(batch))
 	for i, e := range batch {
+		if written[i].Applied {
+			continue
+		}
 		if e.denied == 0 {
 			e.denied = max(now, 1)
 			w.warn(e, err)

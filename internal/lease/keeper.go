@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync"
@@ -174,14 +175,14 @@ func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
 	for i := range pings { // answered pings count, whatever the results of the others
 		prove(&pings[i])
 	}
-	if err == nil && len(unsure) > 0 {
+	if (err == nil || store.Classify(err) == store.Fatal) && len(unsure) > 0 { // of one of several commands, perhaps
 		// The search for held documents may have taken all of the time. This read waits for nobody,
 		// so it has a time of its own.
 		look, cancel := k.cfg.Health.Call(ctx, limit)
 		defer cancel()
-		var lost []store.Ping
-		lost, err = k.cfg.Store.Tasks.Lost(look, unsure)
-		k.cfg.Health.Report(err)
+		lost, unread := k.cfg.Store.Tasks.Lost(look, unsure)
+		k.cfg.Health.Report(unread)
+		err = cmp.Or(err, unread)
 		for _, p := range lost {
 			x := byPing[[2]string{p.ID, p.ExecID}]
 			delete(byPing, [2]string{p.ID, p.ExecID})

@@ -3,7 +3,7 @@
 // ends, and does to chosen ones what networks do.
 //
 //	client ──▶ proxy ──▶ server
-//	            │  Trap: cut before the server saw it, cut when its answer came, hold either
+//	            │  Trap: cut before the server saw it, cut when its answer came, hold either, refuse
 //	            ├─ Patient: no command runs out of its time
 //	            └─ Cut, Mend: nobody gets through; Drop: every connection breaks once
 //

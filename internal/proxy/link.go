@@ -64,6 +64,9 @@ func (l *link) pass(m message) bool {
 		}
 	case Pass:
 		trap.spring()
+	case Refuse:
+		trap.spring()
+		fate.Answer = trap.rule.refusal()
 	}
 	if fate.Answer != nil && !m.open() {
 		_, err := l.client.Write(m.answered(fate.Answer))
@@ -93,6 +96,9 @@ func (l *link) pass(m message) bool {
 			if !l.hold(trap) {
 				return false
 			}
+		case RefuseAfter:
+			trap.spring()
+			answer = m.answered(trap.rule.refusal())
 		}
 		if _, err := l.client.Write(l.rewritten(name, answer)); err != nil {
 			return false

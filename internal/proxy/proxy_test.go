@@ -70,6 +70,18 @@ func TestAnAnswerMayComeFromTheProxy(t *testing.T) {
 	require.Equal(t, 0, count(t, direct), "the server never saw it")
 }
 
+func TestARefusedCommandIsCarriedOutOrNot(t *testing.T) {
+	for do, stored := range map[proxy.Action]int{proxy.Refuse: 0, proxy.RefuseAfter: 1} {
+		p, c, direct := setup(t)
+		p.Set(proxy.Rule{Command: "insert", Do: do, Code: 13})
+		_, err := c.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})
+		var refused mongo.CommandError
+		require.ErrorAs(t, err, &refused)
+		require.EqualValues(t, 13, refused.Code)
+		require.Equal(t, stored, count(t, direct))
+	}
+}
+
 func TestCutAfterMeansTheServerDidIt(t *testing.T) {
 	p, c, direct := setup(t)
 	p.Set(proxy.Rule{Command: "insert", Do: proxy.CutAfter})

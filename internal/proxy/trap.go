@@ -1,17 +1,23 @@
 package proxy
 
-import "bytes"
+import (
+	"bytes"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
 
 // Action is what a trap does to a command.
 type Action int
 
 // The actions.
 const (
-	Pass       Action = iota // nothing: the trap only counts
-	CutBefore                // the connection breaks before the server sees the command
-	CutAfter                 // the server carries it out; its answer is lost with the connection
-	HoldBefore               // the command waits before the server until the trap is released
-	HoldAfter                // the server carries it out; its answer waits until the trap is released
+	Pass        Action = iota // nothing: the trap only counts
+	CutBefore                 // the connection breaks before the server sees the command
+	CutAfter                  // the server carries it out; its answer is lost with the connection
+	HoldBefore                // the command waits before the server until the trap is released
+	HoldAfter                 // the server carries it out; its answer waits until the trap is released
+	Refuse                    // the server never sees it; the answer is the rule's error
+	RefuseAfter               // the server carries it out; the answer is the rule's error, as a router's may be
 )
 
 // Rule says which commands a trap is for.
@@ -23,6 +29,13 @@ type Rule struct {
 	Skip       int    // so many of them pass before
 	Times      int    // how many are trapped then; 0 = 1, negative = all
 	Do         Action
+	Code       int32 // of the error with which [Refuse] and [RefuseAfter] answer
+}
+
+// refusal is the answer of a server that refuses the command.
+func (r *Rule) refusal() bson.Raw {
+	answer, _ := bson.Marshal(bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: r.Code}, {Key: "errmsg", Value: "refused by the proxy"}}) // numbers and strings always encode
+	return answer
 }
 
 // Trap is a rule that was set.

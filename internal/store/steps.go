@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -40,7 +41,8 @@ type SavedStep struct {
 // SaveSteps saves steps of any number of executions in one update command and, only where
 // that did not match everything, one read. A step is written once, however often it is
 // repeated: only where there is none of its name. An error means that nothing is known
-// of any of them; then the same again is safe. search is that of [Tasks.Writes]. Index: _id.
+// of any of them; then the same again is safe. If the server refuses this client in one of several
+// commands, only steps that are not there are Refused. search is that of [Tasks.Writes]. Index: _id.
 func (s *Tasks) SaveSteps(ctx context.Context, writes []StepWrite, search time.Duration) ([]SavedStep, error) {
 	if len(writes) == 0 {
 		return nil, nil
@@ -49,9 +51,9 @@ func (s *Tasks) SaveSteps(ctx context.Context, writes []StepWrite, search time.D
 	for i := range writes {
 		statements[i] = stepStatement(&writes[i])
 	}
-	x, err := s.execute(ctx, statements, search)
-	if err != nil {
-		return nil, err
+	x, denied := s.execute(ctx, statements, search)
+	if denied != nil && !Denied(denied) {
+		return nil, denied
 	}
 	if x.clean {
 		return collect(writes, func(w StepWrite) SavedStep { return SavedStep{Step: w.Step} }), nil
@@ -59,7 +61,7 @@ func (s *Tasks) SaveSteps(ctx context.Context, writes []StepWrite, search time.D
 	// No command has waited until a majority has what is there of the held ones.
 	saved, err := s.lookAtSteps(ctx, writes, len(x.held) > 0)
 	for i := range saved {
-		if why := x.refused[writes[i].ID]; why != nil && saved[i].Missed {
+		if why := cmp.Or(x.refused[writes[i].ID], denied); why != nil && saved[i].Missed {
 			saved[i].Missed, saved[i].Refused = false, why
 		}
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -30,13 +31,15 @@ type Ping struct {
 	held   bool // somebody else holds the document
 }
 
-// Pings is [Tasks.Extend] and [Tasks.Lost].
+// Pings is [Tasks.Extend] and [Tasks.Lost]. A fatal error, of one of several commands perhaps, does
+// not hide what became of the others.
 func (s *Tasks) Pings(ctx context.Context, pings []Ping, search time.Duration) (lost []Ping, err error) {
 	unsure, err := s.Extend(ctx, pings, search)
-	if err != nil {
+	if err != nil && Classify(err) != Fatal {
 		return nil, err
 	}
-	return s.Lost(ctx, unsure)
+	lost, unread := s.Lost(ctx, unsure)
+	return lost, cmp.Or(err, unread)
 }
 
 // Extend extends leases, one statement for all executions with the same new lease, and

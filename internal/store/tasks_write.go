@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,11 +46,13 @@ type Written struct {
 	// Refused is why the server does not carry out this one, and would not the same again:
 	// the document would become too large, say. nil = it was not refused, or was applied.
 	Refused error
+	// Unanswered: the call has met an error, and nothing is known of this one.
+	Unanswered bool
 }
 
 // Writes carries out a batch in one update command and, only where that did not match
-// everything, one read. An error means that nothing is known of any of them: with
-// class Ambiguous some may be done. Tasks that somebody else holds are not written; search
+// everything, one read. Beside an error, of one of several commands perhaps, those are Applied that
+// are known to be, and the others Unanswered: with class Ambiguous some may be done. Tasks that somebody else holds are not written; search
 // bounds how long the others are looked for that shared a command with such a task. 0
 // leaves that to the caller: all of those count as held.
 func (s *Tasks) Writes(ctx context.Context, writes []Write, search time.Duration) ([]Written, error) {
@@ -57,10 +60,18 @@ func (s *Tasks) Writes(ctx context.Context, writes []Write, search time.Duration
 		return nil, nil
 	}
 	x, err := s.execute(ctx, group(writes), search)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		var written []Written
+		if written, err = s.look(ctx, writes, &x); err == nil {
+			return written, nil
+		}
 	}
-	return s.look(ctx, writes, &x)
+	out := make([]Written, len(writes))
+	for i := range writes {
+		out[i].Applied = x.done(writes[i].After.ID)
+		out[i].Unanswered = !out[i].Applied
+	}
+	return out, err
 }
 
 // look reads what became of the writes that are not known to be done. Index: _id.
@@ -287,7 +298,8 @@ func lapsedGuard(execID string, now time.Time) bsoncore.Document {
 // fence: whatever the lost command has not reached gets another rev, so it never will.
 // Then a ping by exec id, a majority write that a failover cannot undo. Then a look.
 // The caller repeats it until it is answered. A document that is held by now is not won: if
-// the claim is there after all, its lease lapses.
+// the claim is there after all, its lease lapses. A fatal error, of one of several commands
+// perhaps, hides no claim that was won: that is Applied, and the others are Unanswered.
 func (s *Tasks) SettleClaim(ctx context.Context, writes []Write, execID string, lease time.Duration) ([]Written, error) {
 	fences := make([]Write, len(writes))
 	pings := make([]Ping, 0, len(writes))
@@ -300,12 +312,15 @@ func (s *Tasks) SettleClaim(ctx context.Context, writes []Write, execID string, 
 				Until: lifecycle.Lease(st, lease, s.Clock.Now())})
 		}
 	}
-	if _, err := s.execute(ctx, group(fences), Patience); err != nil {
+	_, refused := s.execute(ctx, group(fences), Patience)
+	if refused != nil && Classify(refused) != Fatal {
+		return nil, refused
+	}
+	_, err := s.Pings(ctx, pings, Patience)
+	if err != nil && Classify(err) != Fatal {
 		return nil, err
 	}
-	if _, err := s.Pings(ctx, pings, Patience); err != nil {
-		return nil, err
-	}
+	refused = cmp.Or(refused, err)
 	missed := map[string]bool{}
 	for _, p := range pings {
 		missed[p.ID] = p.Missed
@@ -316,8 +331,11 @@ func (s *Tasks) SettleClaim(ctx context.Context, writes []Write, execID string, 
 		if missed[writes[i].After.ID] {
 			written[i].Applied, written[i].Held = false, true
 		}
+		if refused != nil && !written[i].Applied {
+			written[i] = Written{Unanswered: true}
+		}
 	}
-	return written, err
+	return written, cmp.Or(err, refused)
 }
 
 func everyID(writes []Write) map[string]bool {

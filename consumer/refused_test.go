@@ -1,0 +1,109 @@
+package consumer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+const inTwo = 500 // statements are two commands
+
+// refused refuses that many updates of tasks, after as many as it skips.
+func refused(skip, times int) proxy.Rule {
+	return proxy.Rule{Command: "update", Collection: "tasks", Skip: skip, Times: times, Do: proxy.Refuse, Code: 13}
+}
+
+// different makes the write of a task a statement of its own.
+func different(i int) func(*model.Task) {
+	return func(t *model.Task) { t.Rev = int64(i + 1) }
+}
+
+// The server refuses one of the commands of a batch. What the other one has won runs, and the error is
+// reported for the rest.
+func TestClaimsRunThoughACommandOfTheirBatchWasRefused(t *testing.T) {
+	for name, times := range map[string]int{"once": 1, "from then on": -1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			tasks := make([]*model.Task, inTwo)
+			for i := range tasks {
+				tasks[i] = put(t, w.c, fmt.Sprint(i), different(i))
+			}
+			w.px.Set(refused(1, times))
+			w.c.claiming.Lock()
+			out, err := w.c.claim(t.Context(), tasks, nil)
+			w.c.claiming.Unlock()
+			w.px.Clear()
+			require.Equal(t, store.Fatal, store.Classify(err))
+			require.Len(t, out.Won, inTwo/2)
+			require.Equal(t, inTwo/2, w.c.held.count().all)
+		})
+	}
+}
+
+func TestTakeoversRunThoughACommandOfTheirBatchWasRefused(t *testing.T) {
+	w := newWorld(t, nil)
+	ids := make([]string, inTwo)
+	for i := range ids {
+		ids[i] = w.owned(fmt.Sprint(i), func(t *model.Task) {
+			different(i)(t)
+			twoSeconds(t)
+		})
+	}
+	w.pass(3 * time.Second)
+	w.c.health.Trust = claim.NewTrust(w.c.store.Clock, w.c.cfg.Clock)
+	w.c.health.Trust.Answered()
+	w.c.cfg.Concurrency = inTwo
+	found, err := w.c.store.Tasks.Lapsed(t.Context(), []string{quietType}, inTwo)
+	require.NoError(t, err)
+	require.Len(t, found, inTwo)
+	w.px.Set(refused(1, 1))
+	_, _, err = w.c.preempt(t.Context(), found)
+	w.px.Clear()
+	require.Equal(t, store.Fatal, store.Classify(err))
+	require.Equal(t, inTwo/2, w.c.held.count().all)
+	taken := 0
+	for _, id := range ids {
+		taken += len(w.get(id).WorkerStates) - 1
+	}
+	require.Equal(t, inTwo/2, taken)
+}
+
+// A ping that the server refuses does not keep the process from learning what became of its task.
+func TestARefusedPingTellsALostTask(t *testing.T) {
+	w := newWorld(t, nil)
+	task := put(t, w.c, "a", nil)
+	w.c.claiming.Lock()
+	_, err := w.c.claim(t.Context(), []*model.Task{task}, nil)
+	w.c.claiming.Unlock()
+	require.NoError(t, err)
+	x := w.c.held.each()[0]
+	_, _, err = w.c.store.Tasks.Change(t.Context(), task.ID, func(now *model.Task) (*model.Task, error) {
+		after := *now
+		after.WorkerStates = []model.WorkerState{now.WorkerStates[0]}
+		after.WorkerStates[0].FailTime, after.Rev = w.c.store.Clock.Now(), now.Rev+1
+		return &after, nil
+	})
+	require.NoError(t, err)
+	w.px.Set(refused(0, 1))
+	require.False(t, w.c.leases.Ping(t.Context(), x))
+	w.px.Clear()
+	require.False(t, x.Pingable())
+}
+
+// A router may refuse one of several ends or claims and have carried out the others.
+func TestAClaimThatFollowedAnEndRunsThoughTheirCommandWasRefused(t *testing.T) {
+	l := newChain(t, 100)
+	l.until(t, l.px.Set(proxy.Rule{Command: "update", Collection: "tasks", Contains: "$inc", Skip: 3, Do: proxy.RefuseAfter, Code: 13}))
+	l.begin(t, 30*time.Second)
+	l.letGo()
+	l.g.await(t)
+	require.Equal(t, 1, l.g.most)
+}

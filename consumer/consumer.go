@@ -201,11 +201,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	if !c.health.Trust.SeesElections() { // nor one a moment ago
-		c.health.Trust.Doubt()
-	}
 	life, endLife := context.WithCancel(ctx)
 	defer endLife()
+	defer context.AfterFunc(c.stopping, endLife)()
+	c.lapses.Begin(life)
 	var seekers, keepers sync.WaitGroup
 	c.keep(&keepers)
 	c.openPasses()

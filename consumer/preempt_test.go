@@ -221,9 +221,89 @@ func TestAnIdleWorkerNoticesAnElectionBeforeItPreemptsForTheFirstTime(t *testing
 	w.requireTakenOver(id)
 }
 
+// start makes the worker one that starts now: it knows nothing of the database.
+func (w *world) start() {
+	w.t.Helper()
+	w.c.health.Trust = claim.NewTrust(w.c.store.Clock, w.c.cfg.Clock)
+	require.NoError(w.t, w.c.prepare(w.t.Context()))
+	w.c.lapses.Begin(w.t.Context())
+}
+
+func TestAWorkerThatStartsTakesOverAtOnceFromAFleetThatDied(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	id := w.owned("a", twoSeconds)
+	w.pass(time.Minute)
+	w.start()
+	require.Zero(t, w.scan())
+	w.requireTakenOver(id)
+}
+
+func TestAWorkerThatStartsAfterAnElectionWaitsAsOthersDo(t *testing.T) {
+	const wait = 500*time.Millisecond + claim.Notice
+	w := newWorld(t, nil)
+	w.start()
+	id := w.owned("a", twoSeconds)
+	w.pass(time.Minute)
+	w.hello(func(hello bson.M) { hello["electionId"] = bson.ObjectID{1} })
+	w.start()
+	require.Equal(t, wait, w.scan().Wait)
+	w.requireLeftAlone(id)
+
+	const later = time.Second
+	w.watch(later)
+	w.start() // and one more, which learns from the first when that was
+	require.InDelta(t, wait-later, w.scan().Wait, float64(10*time.Millisecond))
+	w.requireLeftAlone(id)
+	w.watch(wait - later)
+	require.Zero(t, w.scan())
+	w.requireTakenOver(id)
+}
+
+func TestAWorkerThatRunsTellsThoseThatStartOfAnElection(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	id := w.owned("a", twoSeconds)
+	w.pass(time.Minute)
+	w.hello(func(hello bson.M) { hello["electionId"] = bson.ObjectID{1} })
+	w.scan() // it notices
+	w.pass(time.Minute)
+	w.start()
+	require.Zero(t, w.scan())
+	w.requireTakenOver(id)
+}
+
+func TestRunDoubtsAPrimaryThatNobodyHasNoted(t *testing.T) {
+	db := testdb.New(t)
+	setup, _ := prepared(t, db)
+	long := setup.store.Clock.Now().Add(-time.Hour)
+	task := put(t, setup, "a", func(t *model.Task) {
+		at(long)(t)
+		twoSeconds(t)
+	})
+	after, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "owner", ExecID: "owner"}, *setup.effOf(task), long)
+	require.Empty(t, no)
+	written, err := setup.store.Tasks.Writes(t.Context(), []store.Write{{Before: task, After: after}}, 0)
+	require.NoError(t, err)
+	require.True(t, written[0].Applied)
+	c, err := New(Config{Database: db, WorkerID: "finder"})
+	require.NoError(t, err)
+	began := make(chan struct{})
+	require.NoError(t, Handle(c, model.NewType[int, int](quietType), func(context.Context, *Task[int]) (int, error) {
+		close(began)
+		return 0, nil
+	}))
+	started, ended := time.Now(), make(chan error, 1)
+	go func() { ended <- c.Run(t.Context()) }()
+	<-began
+	require.GreaterOrEqual(t, time.Since(started), claim.Notice)
+	require.NoError(t, c.Stop(t.Context()))
+	require.NoError(t, <-ended)
+}
+
 func TestBehindARouterAWorkerThatWasIdleWatchesBeforeItPreempts(t *testing.T) {
 	w := newWorld(t, asRouter)
-	require.False(t, w.c.health.Trust.SeesElections(), "a worker doubts then what was before its start, see Run")
+	require.Empty(t, w.c.health.Trust.Primary())
 	short, long := w.owned("a", twoSeconds), w.owned("b", nil)
 	w.pass(10 * time.Second) // nobody knows what happened to the shards
 	left := w.scan()

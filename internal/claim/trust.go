@@ -105,6 +105,13 @@ func (t *Trust) Doubt() {
 	t.troubles.Add(unknown, clock.Read(t.local))
 }
 
+// DoubtBefore is [Trust.Doubt] of the time up to that long ago.
+func (t *Trust) DoubtBefore(ago time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.troubles.Add(unknown, clock.Read(t.local).Before(max(ago, 0)))
+}
+
 // SawPrimary records the name of the primary's term, see [store.Store.Primary]. A changed name
 // is a reason for doubt; the first name is the baseline.
 func (t *Trust) SawPrimary(name string) (changed bool) {
@@ -118,11 +125,11 @@ func (t *Trust) SawPrimary(name string) (changed bool) {
 	return changed
 }
 
-// SeesElections reports whether the database names its primary.
-func (t *Trust) SeesElections() bool {
+// Primary is the name that was recorded last; "" = none.
+func (t *Trust) Primary() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.primary != ""
+	return t.primary
 }
 
 // WantsClock reports whether to read the database's clock again, because another server may

@@ -34,6 +34,11 @@ type Instant struct {
 // Read takes an instant now.
 func Read(c Clock) Instant { return Instant{wall: c.Now().Round(0), mono: c.Monotonic()} }
 
+// Before is the instant that much earlier.
+func (i Instant) Before(d time.Duration) Instant {
+	return Instant{wall: i.wall.Add(-d), mono: i.mono - d}
+}
+
 // Since is how much time has passed since the instant for somebody who must not be
 // late: the longer of what the two clocks say. The monotonic one stands still while
 // the machine sleeps, the wall clock may be set back.

@@ -20,10 +20,18 @@ type mark struct {
 // maxMarks bounds the memory; sizes that shrink so often are rare.
 const maxMarks = 32
 
-// Add notes an event.
+// Add notes an event. It may be earlier than others that were noted.
 func (m *Marks) Add(size time.Duration, at Instant) {
-	m.list = slices.DeleteFunc(m.list, func(k mark) bool { return k.size <= size })
-	m.list = append(m.list, mark{size: size, at: at})
+	n := len(m.list)
+	for n > 0 && m.list[n-1].at.mono > at.mono {
+		n--
+	}
+	earlier, later := m.list[:n:n], m.list[n:]
+	if len(later) > 0 && later[0].size >= size {
+		return
+	}
+	earlier = slices.DeleteFunc(slices.Clone(earlier), func(k mark) bool { return k.size <= size })
+	m.list = slices.Concat(earlier, []mark{{size: size, at: at}}, later)
 	if len(m.list) > maxMarks { // as if the larger one had happened later
 		m.list[1].size = m.list[0].size
 		m.list = slices.Delete(m.list, 0, 1)

@@ -14,7 +14,7 @@ func TestMarksTellTheLastEventThatWasLargerThanASize(t *testing.T) {
 		var m Marks
 		var all []mark
 		for i := range rapid.IntRange(0, 20).Draw(r, "events") {
-			e := mark{time.Duration(rapid.IntRange(0, 9).Draw(r, "size")), Instant{mono: time.Duration(i)}}
+			e := mark{time.Duration(rapid.IntRange(0, 9).Draw(r, "size")), Instant{mono: time.Duration(i - rapid.IntRange(0, 9).Draw(r, "late"))}}
 			m.Add(e.size, e.at)
 			all = append(all, e)
 		}
@@ -22,7 +22,7 @@ func TestMarksTellTheLastEventThatWasLargerThanASize(t *testing.T) {
 			var want Instant
 			found := false
 			for _, e := range all {
-				if e.size > over {
+				if e.size > over && (!found || e.at.mono >= want.mono) {
 					want, found = e.at, true
 				}
 			}

@@ -89,6 +89,30 @@ func (w *Watch) Asked() { w.askedAt.Store(int64(w.cfg.Clock.Monotonic())) }
 // Scans is how often the database was asked for the next lapse.
 func (w *Watch) Scans() int64 { return w.scans.Load() }
 
+// Begin records, for a process that starts, from when on the owners of leases could ping, as far as
+// the database tells: the present primary was there when some process first noted it. Without a
+// primary's name, or an answer, that is now. Call it when the clock has been read.
+func (w *Watch) Begin(ctx context.Context) {
+	since, err := w.noteTerm(ctx, w.cfg.Health.Trust.Primary())
+	w.cfg.Health.Report(err)
+	ago := time.Duration(0)
+	if err == nil && !since.IsZero() {
+		ago = w.cfg.Store.Clock.Now().Sub(since)
+	}
+	w.cfg.Health.Trust.DoubtBefore(ago)
+}
+
+// noteTerm notes the primary for processes that start, and returns since when it is known; zero = it
+// has no name.
+func (w *Watch) noteTerm(ctx context.Context, name string) (since time.Time, err error) {
+	if name == "" {
+		return since, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, health.CallTimeout)
+	defer cancel()
+	return w.cfg.Store.Control.TermSince(ctx, name)
+}
+
 // Loop looks for lapsed leases until ctx ends: at start, and while executions are open anywhere
 // so often that the fleet scans about four times a second.
 func (w *Watch) Loop(ctx context.Context) {
@@ -220,6 +244,7 @@ func (w *Watch) CheckPrimary(ctx context.Context) error {
 		w.cfg.Log.Warn().Str("primary", name).Msg("the primary changed; takeovers are postponed")
 		w.cfg.Store.Forget()
 		w.cfg.Store.Clock.Doubt()
+		_, err = w.noteTerm(ctx, name)
 	}
 	return err
 }

@@ -15,6 +15,7 @@
 //	history_find.go  pages over tasks and history
 //	workers.go       heartbeats: who lives, and what time it is
 //	control.go       the control document, pauses, signals
+//	term.go          since when the primary is known
 //	permits.go, stream.go   change streams, and the right to hold one
 //	clock.go         the database's time, estimated
 //	schema.go        indexes and the schema's version

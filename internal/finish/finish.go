@@ -109,16 +109,17 @@ func (w *Ends) flush(batch []*End) {
 			decided = append(decided, e)
 		}
 		written, err := w.write(decided, writes)
-		if err != nil {
-			return
-		}
 		batch = w.Settle(decided, writes, written)
 		w.Settled() // those that are decided again do not hold them up
+		if err != nil {
+			break
+		}
 	}
+	w.giveUpAll(batch, context.Cause(w.Service()))
 }
 
 // write repeats the batch until the server answers. It returns an error only when the
-// process stops waiting.
+// process stops waiting. Then it has given up the ends beyond those that it returns.
 func (w *Ends) write(batch []*End, writes []store.Write) ([]store.Written, error) {
 	if len(writes) == 0 {
 		return nil, nil
@@ -142,9 +143,7 @@ func (w *Ends) write(batch []*End, writes []store.Write) ([]store.Written, error
 			}
 			return written, nil
 		case service.Err() != nil:
-			for _, e := range batch {
-				w.giveUp(e, err)
-			}
+			w.giveUpAll(batch, err)
 			return nil, err
 		case store.Final(err) && len(writes) > 1 && !store.Denied(err):
 			return w.writeHalves(batch, writes)
@@ -161,7 +160,8 @@ func (w *Ends) writeHalves(batch []*End, writes []store.Write) ([]store.Written,
 	half := len(writes) / 2
 	first, err := w.write(batch[:half], writes[:half])
 	if err != nil {
-		return nil, err
+		w.giveUpAll(batch[half:], err)
+		return first, err
 	}
 	second, err := w.write(batch[half:], writes[half:])
 	return append(first, second...), err
@@ -209,6 +209,12 @@ func (w *Ends) later(e *End) {
 		}
 		w.flush([]*End{e})
 	})
+}
+
+func (w *Ends) giveUpAll(batch []*End, err error) {
+	for _, e := range batch {
+		w.giveUp(e, err)
+	}
 }
 
 // giveUp leaves the lease of an execution to lapse, because its end cannot be written.

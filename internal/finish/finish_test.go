@@ -150,6 +150,45 @@ func TestEndsAreToldThoughACommandOfTheirBatchWasRefused(t *testing.T) {
 	}
 }
 
+func TestEndsOfAProcessThatWaitsNoLongerAreLeft(t *testing.T) {
+	w, _ := room(t)
+	over, end := context.WithCancel(t.Context())
+	end()
+	w.Service = func() context.Context { return over }
+	e, l := w.claimed(t, "a")
+	w.flush([]*End{e}) // it gathered while another batch was written
+	require.Len(t, l.heard, 1)
+	require.Equal(t, "left", <-l.heard)
+}
+
+// The server refuses a batch for a reason that is not known, so that its halves are written, and then it is away.
+func TestEachEndOfABatchIsLeftWhenTheProcessWaitsNoLonger(t *testing.T) {
+	px := testdb.Behind(t)
+	w, _ := roomOn(t, testdb.Through(t, px))
+	service, end := context.WithCancel(t.Context())
+	w.Service = func() context.Context { return service }
+	told := make(chan string, 4)
+	ends := make([]*End, 4)
+	for i := range ends {
+		e, l := w.claimed(t, fmt.Sprint(i))
+		l.heard, ends[i] = told, e
+	}
+	px.Set(proxy.Rule{Command: "update", Do: proxy.Refuse, Code: 9})
+	px.Set(proxy.Rule{Command: "update", Do: proxy.Pass})
+	away := px.Set(proxy.Rule{Command: "update", Do: proxy.CutBefore, Times: -1})
+	go func() {
+		<-away.Hit()
+		end()
+	}()
+	w.flush(ends)
+	close(told)
+	heard := map[string]int{}
+	for what := range told {
+		heard[what]++
+	}
+	require.Equal(t, map[string]int{"ended: Success": 2, "left": 2}, heard)
+}
+
 func TestAParkThatARequestToCancelCrossedIsAnEnd(t *testing.T) {
 	w, _ := room(t)
 	e, l := w.claimed(t, "a")

@@ -107,3 +107,17 @@ func TestAClaimThatFollowedAnEndRunsThoughTheirCommandWasRefused(t *testing.T) {
 	l.g.await(t)
 	require.Equal(t, 1, l.g.most)
 }
+
+// A ping proves the claims of a batch whose answer was lost. It must not lengthen the short leases among them.
+func TestSettledClaimsKeepTheirOwnLeases(t *testing.T) {
+	w := newWorld(t, nil)
+	long, short := put(t, w.c, "a", leased(10*time.Second, time.Hour)), put(t, w.c, "b", twoSeconds)
+	w.px.Set(proxy.Rule{Command: "update", Collection: "tasks", Do: proxy.CutAfter})
+	w.c.claiming.Lock()
+	out, err := w.c.claim(t.Context(), []*model.Task{long, short}, nil)
+	w.c.claiming.Unlock()
+	require.NoError(t, err)
+	require.Len(t, out.Won, 2)
+	require.Equal(t, w.serverTime().Add(time.Hour), w.get(long.ID).LapseAt.In(time.UTC))
+	require.Equal(t, w.serverTime().Add(2*time.Second), w.get(short.ID).LapseAt.In(time.UTC))
+}

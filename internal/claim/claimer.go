@@ -322,12 +322,11 @@ func (c *Claimer) write(ctx context.Context, claims []store.Write, execID string
 // lapse. What it returns beside an error is that of [store.Tasks.SettleClaim].
 func (c *Claimer) Settle(claims []store.Write, execID string, err error) (written []store.Written, _ error) {
 	c.Report(err)
-	eff, _ := c.Terms(claims[0].After)
 	if c.Unsure.Err() != nil {
 		return nil, err
 	}
 	err = c.insist(func(ctx context.Context) (err error) {
-		written, err = c.Store.Tasks.SettleClaim(ctx, claims, execID, eff.Lease)
+		written, err = c.Store.Tasks.SettleClaim(ctx, claims, execID)
 		return err
 	})
 	return written, err

@@ -76,7 +76,7 @@ func TestARefusedFenceHidesNoClaimThatWasWon(t *testing.T) {
 	_, err := s.Tasks.Writes(t.Context(), writes[:won], store.Patience)
 	require.NoError(t, err)
 	px.Set(second)
-	written, err := s.Tasks.SettleClaim(t.Context(), writes, "e", time.Minute)
+	written, err := s.Tasks.SettleClaim(t.Context(), writes, "e")
 	require.Equal(t, store.Fatal, store.Classify(err))
 	applied, unanswered := count(written)
 	require.Equal(t, won, applied)

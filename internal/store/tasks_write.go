@@ -300,7 +300,7 @@ func lapsedGuard(execID string, now time.Time) bsoncore.Document {
 // The caller repeats it until it is answered. A document that is held by now is not won: if
 // the claim is there after all, its lease lapses. A fatal error, of one of several commands
 // perhaps, hides no claim that was won: that is Applied, and the others are Unanswered.
-func (s *Tasks) SettleClaim(ctx context.Context, writes []Write, execID string, lease time.Duration) ([]Written, error) {
+func (s *Tasks) SettleClaim(ctx context.Context, writes []Write, execID string) ([]Written, error) {
 	fences := make([]Write, len(writes))
 	pings := make([]Ping, 0, len(writes))
 	for i, w := range writes {
@@ -309,7 +309,7 @@ func (s *Tasks) SettleClaim(ctx context.Context, writes []Write, execID string, 
 		fences[i] = Write{Before: w.Before, After: &fenced}
 		if j, st := lifecycle.ExecutionOf(w.After, execID); st != nil {
 			pings = append(pings, Ping{ID: w.After.ID, ExecID: execID, Index: j, Many: lifecycle.Wanted(w.After) > 1,
-				Until: lifecycle.Lease(st, lease, s.Clock.Now())})
+				Until: lifecycle.Lease(st, st.PingExpireTime.Sub(st.ClaimedAt), s.Clock.Now())})
 		}
 	}
 	_, refused := s.execute(ctx, group(fences), Patience)

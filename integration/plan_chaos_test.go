@@ -43,13 +43,17 @@ func TestPlanChild(t *testing.T) {
 		_, err = p.Cancel(t.Context(), "-/"+name, "not needed")
 		require.NoError(t, err)
 	default:
-		c, err := consumer.New(consumer.Config{Database: db, WorkerID: name, Concurrency: 50, Callbacks: &consumer.CallbackConfig{SecretKey: secretKey}})
-		require.NoError(t, err)
-		require.NoError(t, consumer.Handle(c, planStep, runPlanStep(db)))
-		if role == "plan-both" { // as work --plan: the engine hears of the ends of its worker
-			go func() { assert.NoError(t, p.Run(t.Context())) }()
+		work := func(name string) {
+			c, err := consumer.New(consumer.Config{Database: db, WorkerID: name, Concurrency: 50, Callbacks: &consumer.CallbackConfig{SecretKey: secretKey}})
+			if assert.NoError(t, err) && assert.NoError(t, consumer.Handle(c, planStep, runPlanStep(db))) {
+				assert.NoError(t, c.Run(t.Context()))
+			}
 		}
-		require.NoError(t, c.Run(t.Context()))
+		if role == "plan-both" { // as work --plan: the engine hears of the ends of its two workers
+			go func() { assert.NoError(t, p.Run(t.Context())) }()
+			go work(name + "-second")
+		}
+		work(name)
 	}
 }
 

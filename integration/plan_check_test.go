@@ -14,10 +14,10 @@ import (
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
-// checkPlans proves, from what is stored alone, that each step of each plan succeeded once, with as
-// many tries as it was told, each in one life of its task; that none began before its time or before the
-// step before it had ended; that each execution that counts has one result, and nothing else has one;
-// and that the plan counts its steps exactly.
+// checkPlans proves, from what is stored alone, that each step of each plan succeeded once with each
+// participant, with as many tries as it was told, each in one life of its task; that none began before its time
+// or before the step before it had ended; that only those were skipped that were late; that each execution that
+// counts has one result, and nothing else has one; and that the plan counts its steps exactly.
 func (a *arena) checkPlans(cases []planCase) {
 	a.t.Helper()
 	var marks []planMark
@@ -43,24 +43,35 @@ func (a *arena) checkPlans(cases []planCase) {
 				want[id] = state
 			}
 		}
-		got := map[string]repeat.State{}
+		got, ok := map[string]repeat.State{}, map[int64]map[string]bool{} // those that succeeded, by step
 		for _, r := range results[p.ID] {
-			got[r.ID] = r.State
+			if got[r.ID] = r.State; r.State == repeat.StateOK {
+				if ok[r.Step] == nil {
+					ok[r.Step] = map[string]bool{}
+				}
+				require.False(a.t, ok[r.Step][r.Worker], "%s has one result of step %d of %s", r.Worker, r.Step, p.ID)
+				ok[r.Step][r.Worker] = true
+			}
 		}
 		require.Equal(a.t, want, got, "the results of %s", p.ID)
+		skipped := a.checkSkipped(p, c, tasks)
 		whole, succeeded := true, 0
 		for i, ends := range c.ends {
 			step := int64(i + 1)
+			if skipped[step] {
+				continue
+			}
 			if len(tasks[step]) == 0 && c.cancels {
 				require.Empty(a.t, tasks[step+1], "no step of %s is left out", p.ID)
 				whole = false
 				continue
 			}
-			ok := a.checkStep(p, step, ends, tasks[step], began)
-			require.True(a.t, ok || c.cancels && len(tasks[step+1]) == 0, "step %d of %s succeeded", step, p.ID)
-			whole = whole && ok
-			if ok {
+			done := a.checkStep(p, c, step, ends, tasks[step], began)
+			require.True(a.t, done || c.cancels && len(tasks[step+1]) == 0, "step %d of %s succeeded", step, p.ID)
+			whole = whole && done
+			if done {
 				succeeded++
+				require.Len(a.t, ok[step], c.participants(), "each participant of step %d of %s has a result", step, p.ID)
 			}
 		}
 		for step := range tasks {
@@ -74,17 +85,57 @@ func (a *arena) checkPlans(cases []planCase) {
 	a.t.Logf("plans %v; %d steps succeeded, %d executions began", statuses, steps, len(marks))
 }
 
+// checkSkipped proves that a plan has skipped the steps that were late when the step before had ended, and no
+// others. It returns them.
+func (a *arena) checkSkipped(p *repeat.Plan, c planCase, tasks map[int64][]*model.Task) map[int64]bool {
+	a.t.Helper()
+	skipped := map[int64]bool{}
+	if c.spec.NoKeep {
+		require.Zero(a.t, p.Skipped)
+		return skipped
+	}
+	at := func(step int64) time.Time {
+		return p.Start.Add(time.Duration(step) * time.Duration(c.spec.PlanValue) * time.Second)
+	}
+	var late []int64 // not decided upon
+	for i := range c.ends {
+		step := int64(i + 1)
+		if late = append(late, step); len(tasks[step]) == 0 {
+			continue
+		}
+		decided := slices.MinFunc(tasks[step], func(x, y *model.Task) int { return x.CreatedAt.Compare(y.CreatedAt) }).CreatedAt
+		require.True(a.t, !at(step).Before(decided) || p.Status == repeat.StatusCancelled, "step %d of %s was late at %v", step, p.ID, decided)
+		for _, before := range late[:len(late)-1] {
+			require.True(a.t, at(before).Before(decided), "step %d of %s was not late at %v", before, p.ID, decided)
+			skipped[before] = true
+		}
+		late = nil
+	}
+	if p.Status == repeat.StatusFinish {
+		for _, step := range late {
+			require.True(a.t, at(step).Before(p.EndedAt), "step %d of %s was not late at the end", step, p.ID)
+			skipped[step] = true
+		}
+	}
+	require.EqualValues(a.t, len(skipped), p.Skipped, "the times that %s skipped", p.ID)
+	if len(c.ends[0]) > 1 { // the pauses between its tries are longer than the interval
+		require.True(a.t, skipped[2], "step 2 of %s was late", p.ID)
+	}
+	return skipped
+}
+
 // checkStep proves what became of a step, by the lives of its task. ok = it succeeded.
-func (a *arena) checkStep(p *repeat.Plan, step int64, ends string, tries []*model.Task, began map[string]bool) (ok bool) {
+func (a *arena) checkStep(p *repeat.Plan, c planCase, step int64, ends string, tries []*model.Task, began map[string]bool) (ok bool) {
 	a.t.Helper()
 	slices.SortFunc(tries, func(x, y *model.Task) int { return int(x.Origin.Generation - y.Origin.Generation) })
-	successes := 0
+	successes, workers := map[string]bool{}, map[string]bool{} // a success stays, also in the next try
 	for try, t := range tries {
 		require.EqualValues(a.t, try, t.Origin.Generation, "step %d of %s: each try is one life", step, p.ID)
 		for i := range t.WorkerStates {
-			if w := &t.WorkerStates[i]; !w.SuccessTime.IsZero() {
-				require.True(a.t, began[input.HandleOf(t, w.ExecID).ExecutionID()], "the execution %s of %s began", w.ExecID, t.ID)
-				successes++
+			if w := &t.WorkerStates[i]; !w.SuccessTime.IsZero() && !successes[w.ExecID] {
+				life := input.Handle{TaskID: model.TaskID(t.Tenant, t.Type, t.Key), Generation: t.Generation, ExecID: w.ExecID}
+				require.True(a.t, began[life.ExecutionID()], "the execution %s of %s began", w.ExecID, t.ID)
+				successes[w.ExecID], workers[w.WorkerID] = true, true
 			}
 		}
 		if t.Status == model.StatusCancelled {
@@ -101,7 +152,8 @@ func (a *arena) checkStep(p *repeat.Plan, step int64, ends string, tries []*mode
 	whole := len(tries) == len(ends)+1
 	require.True(a.t, whole || p.Status == repeat.StatusCancelled && len(tries) <= len(ends), "step %d of %s had %d tries", step, p.ID, len(tries))
 	if whole {
-		require.Equal(a.t, 1, successes, "step %d of %s succeeded once", step, p.ID)
+		require.Len(a.t, successes, c.participants(), "step %d of %s succeeded once with each participant", step, p.ID)
+		require.Len(a.t, workers, c.participants(), "step %d of %s succeeded with different workers", step, p.ID)
 	}
 	return whole
 }
@@ -164,9 +216,8 @@ func (a *arena) planOver(c planCase) *repeat.Plan {
 	}
 	require.Equal(a.t, raws[0], raws[1], "what is in the history is the plan as it ended")
 	require.Empty(a.t, over.Planned)
-	require.Zero(a.t, over.Skipped)
 	if over.Status == repeat.StatusFinish {
-		require.EqualValues(a.t, len(c.ends), over.Step)
+		require.True(a.t, over.Step == int64(len(c.ends)) || !c.spec.NoKeep, "%s ended with step %d", c.spec.PlanID, over.Step)
 		require.Equal(a.t, repeat.StateOK, over.LastState)
 		return &over
 	}

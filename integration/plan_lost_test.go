@@ -37,12 +37,15 @@ var planWrites = map[string]proxy.Rule{
 	"leaving":     {Command: "update", Collection: "plans", Contains: "delete_at", Lacks: "decision"},
 }
 
-// lostPlans are plans without a fault, with a step that fails first, of steps a second apart, and of one
-// step.
+// lostPlans are plans without a fault, with a step that fails first, of steps a second apart, with two
+// participants one of whom fails, with a step that fails until others are late, which are skipped, and of one step.
 func lostPlans() []planCase {
-	once := planOf(3, 0, "")
+	once := planOf(5, 0, "")
 	once.spec.PlanType, once.spec.PlanRepet = "none", 0
-	return []planCase{planOf(0, 0, "", "", ""), planOf(1, 0, "", string(tryFails)), planOf(2, 1, "", ""), once}
+	return []planCase{
+		planOf(0, 0, "", "", ""), planOf(1, 0, "", string(tryFails)), planOf(2, 1, "", ""),
+		planOf(3, 0, "", string(tryOneFails), "").by(2), planOf(4, 1, string([]rune{tryFails, tryFails}), "", "", "", "").skipping(), once,
+	}
 }
 
 // publish publishes plans.
@@ -56,19 +59,24 @@ func (a *arena) publish(cases []planCase) {
 	}
 }
 
-// planHand is a process that runs steps and decides about plans, as `work --plan` does.
+// planHand is a process that runs steps, as two workers, and decides about plans, as `work --plan` does.
 func (a *arena) planHand(name string, db *mongo.Database) (stop func()) {
 	a.t.Helper()
-	h := a.hire(name, nil, through(db), func(c *handConfig) {
-		c.Callbacks = &consumer.CallbackConfig{SecretKey: secretKey}
-		c.register = func(c *consumer.Consumer) error { return consumer.Handle(c, planStep, runPlanStep(a.db)) }
-	})
+	hire := func(name string) *hand {
+		return a.hire(name, nil, through(db), func(c *handConfig) {
+			c.Callbacks = &consumer.CallbackConfig{SecretKey: secretKey}
+			c.register = func(c *consumer.Consumer) error { return consumer.Handle(c, planStep, runPlanStep(a.db)) }
+		})
+	}
+	hands := []*hand{hire(name), hire(name + "-second")}
 	p, err := plan.New(plan.Config{Database: db, EngineID: "engine-" + name})
 	require.NoError(a.t, err)
 	engine := a.runEngine(p.Run)
 	return func() {
 		engine()
-		require.NoError(a.t, h.stop())
+		for _, h := range hands {
+			require.NoError(a.t, h.stop())
+		}
 	}
 }
 

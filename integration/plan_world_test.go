@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -18,13 +21,15 @@ import (
 // planOrder is the message of a plan: what becomes of the tries of its steps.
 type planOrder struct {
 	Plan int `bson:"plan" json:"plan"`
-	// Ends has a text for each step, from the first on, with a letter for each try: f fails, e is a plan
-	// error. The try after those succeeds.
-	Ends []string `bson:"ends" json:"ends"`
+	// Ends has a text for each step, from the first on, with a letter for each try: f fails, o fails after one
+	// participant has succeeded, e is a plan error. The try after those succeeds.
+	Ends  []string `bson:"ends" json:"ends"`
+	Skips bool     `bson:"skips" json:"skips"` // times that have passed
 }
 
 const (
 	tryFails     = 'f'
+	tryOneFails  = 'o'
 	tryPlanError = 'e'
 )
 
@@ -38,13 +43,30 @@ type planCase struct {
 	cancels bool     // somebody cancels it at any time
 }
 
+// participants is how many workers must succeed in each step.
+func (c planCase) participants() int { return max(c.spec.Options.ConcurrentWorkerCount, 1) }
+
+// by has that many workers take part in each step.
+func (c planCase) by(participants int) planCase {
+	c.spec.Options.ConcurrentWorkerCount = participants
+	return c
+}
+
+// skipping leaves out the steps whose times have passed.
+func (c planCase) skipping() planCase {
+	order := c.spec.Messages[0].(planOrder)
+	order.Skips, c.spec.NoKeep = true, false
+	c.spec.Messages = []any{order}
+	return c
+}
+
 func planKey(n int) string { return fmt.Sprintf("chaos-%d", n) }
 
 // planOf is a plan of steps that end like that, one every so many seconds.
 func planOf(n, seconds int, ends ...string) planCase {
 	return planCase{ends: ends, spec: repeat.Spec{
 		PlanID: planKey(n), Station: planStep.Name(), Description: "chaos", PlanType: repeat.Second, PlanValue: seconds, PlanRepet: len(ends), NoKeep: true,
-		Messages: []any{planOrder{n, ends}},
+		Messages: []any{planOrder{Plan: n, Ends: ends}},
 		Options: model.Options{
 			Retry: &model.Retry{Strategy: model.RetryNone}, WorkerTimeout: time.Second, PingInterval: 250 * time.Millisecond, MaxLapses: new(1000),
 		},
@@ -52,7 +74,7 @@ func planOf(n, seconds int, ends ...string) planCase {
 }
 
 // randomPlan is the plan of that number. It has one to five steps. Some fail at first, and some have plan
-// errors.
+// errors. Some plans have two participants, and some skip what is late.
 func randomPlan(seed, n int) planCase {
 	r := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
 	ends := make([]string, 1+r.IntN(5))
@@ -71,6 +93,11 @@ func randomPlan(seed, n int) planCase {
 		c.spec.PlanType, c.spec.PlanRepet = repeat.None, 0
 	case 1:
 		c.cancels = true
+	case 2:
+		c = planOf(n, 1, ends...).skipping()
+	}
+	if r.IntN(4) == 0 {
+		c = c.by(2)
 	}
 	return c
 }
@@ -104,6 +131,13 @@ func runPlanStep(db *mongo.Database) func(context.Context, *consumer.Task[repeat
 			switch ends[try] {
 			case tryFails:
 				return "", consumer.Fatal(errors.New("as it was told"))
+			case tryOneFails:
+				switch first, err := firstParticipant(ctx, db, task.TaskID, task.ID); {
+				case err != nil:
+					return "", consumer.Release()
+				case !first:
+					return "", consumer.Fatal(errors.New("as the others were told"))
+				}
 			case tryPlanError:
 				return "", consumer.PlanError(errors.New("as it was told"))
 			}
@@ -114,23 +148,60 @@ func runPlanStep(db *mongo.Database) func(context.Context, *consumer.Task[repeat
 
 func planOutput(id string, step int64) string { return fmt.Sprint(id, " ", step) }
 
-// planStepEarly says why a step may not run yet; "" = it may. The step before it must have ended.
+// firstParticipant says whether the execution is that of the first participant in a life of the task. While
+// another one runs that may be, it waits.
+func firstParticipant(ctx context.Context, db *mongo.Database, id, execution string) (bool, error) {
+	for {
+		raw, err := db.Collection("tasks").FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Raw()
+		if err != nil {
+			return false, err
+		}
+		var t model.Task
+		if err := codec.Decode(raw, &t); err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(t.WorkerStates, func(w model.WorkerState) bool { return !w.SuccessTime.IsZero() }) {
+			return false, nil
+		}
+		if i := slices.IndexFunc(t.WorkerStates, func(w model.WorkerState) bool { return w.Open() }); i >= 0 && input.HandleOf(&t, t.WorkerStates[i].ExecID).ExecutionID() == execution {
+			return true, nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+// planStepEarly says why a step may not run yet; "" = it may. The steps before it must have ended, all of them
+// unless the plan skips some.
 func planStepEarly(ctx context.Context, db *mongo.Database, args repeat.Args[planOrder]) (string, error) {
 	if early := time.Until(args.PlanTime); early > 500*time.Millisecond { // clocks are read and cut
 		return fmt.Sprint("by ", early), nil
 	}
-	if args.Step == 1 {
-		return "", nil
+	ids := bson.A{}
+	for step := range args.Step - 1 {
+		ids = append(ids, model.TaskID("", planStep.Name(), fmt.Sprint(args.PlanID, "@", step+1)))
 	}
-	var before struct {
+	cur, err := db.Collection("tasks").Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}})
+	if err != nil {
+		return "", err
+	}
+	var before []struct {
+		ID     string       `bson:"_id"`
 		Status model.Status `bson:"status"`
 	}
-	err := db.Collection("tasks").FindOne(ctx, bson.D{{Key: "type", Value: planStep.Name()}, {Key: "key", Value: fmt.Sprint(args.PlanID, "@", args.Step-1)}}).Decode(&before)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return "there was no step before", nil
+	if err := cur.All(ctx, &before); err != nil {
+		return "", err
 	}
-	if err == nil && !before.Status.Ended() {
-		return fmt.Sprint("the step before is ", before.Status), nil
+	if len(before) < len(ids) && !args.Messages[0].Skips {
+		return fmt.Sprintf("there were %d steps before", len(before)), nil
 	}
-	return "", err
+	for _, t := range before {
+		if !t.Status.Ended() {
+			return fmt.Sprintf("%s is %s", t.ID, t.Status), nil
+		}
+	}
+	return "", nil
 }

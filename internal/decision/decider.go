@@ -161,6 +161,9 @@ func (d *Decider[D]) All(ctx context.Context, began clock.Instant, writes []stor
 			failed.Store(true)
 		}
 	})
+	for part, v := range verdicts {
+		d.dropped(parts[part], v.applied)
+	}
 	done := make([][]D, len(parts))
 	eachAtOnce(len(parts), func(i int) { done[i] = d.rest(ctx, began, verdicts[i].sent) })
 	for _, docs := range done {

@@ -206,6 +206,16 @@ func (d *Decider[D]) carriedOut(docs []D) {
 	}
 }
 
+// dropped notes that what was carried out has left documents with their next decisions, those that were applied. A
+// decision that plans nothing leaves it there.
+func (d *Decider[D]) dropped(writes []store.Decision[D], applied []bool) {
+	for i, yes := range applied {
+		if w := writes[i]; yes && w.Drop && len(d.Documents.PlanIDs(w.After)) > 0 {
+			delete(d.carried, d.Documents.ID(w.After))
+		}
+	}
+}
+
 // known is the document without what this process has carried out, and whether that was all that
 // it plans, and something.
 func (d *Decider[D]) known(doc D) (stripped D, all bool) {

@@ -37,13 +37,15 @@ var planWrites = map[string]proxy.Rule{
 	"leaving":     {Command: "update", Collection: "plans", Contains: "delete_at", Lacks: "decision"},
 }
 
-// lostPlans are plans without a fault, with a step that fails first, of steps a second apart, with two
-// participants one of whom fails, with a step that fails until others are late, which are skipped, and of one step.
+// lostPlans are plans without a fault, with a step that fails first, of steps so far apart that what is carried
+// out does not wait for the next decision, with two participants one of whom fails, with a step that fails
+// until others are late, which are skipped, and of one step.
 func lostPlans() []planCase {
-	once := planOf(5, 0, "")
+	apart, once := planOf(2, 4, "", ""), planOf(5, 0, "")
+	apart.spec.PlanTime = time.Now().Add(-3 * time.Second) // so its steps begin after one second and after five
 	once.spec.PlanType, once.spec.PlanRepet = "none", 0
 	return []planCase{
-		planOf(0, 0, "", "", ""), planOf(1, 0, "", string(tryFails)), planOf(2, 1, "", ""),
+		planOf(0, 0, "", "", ""), planOf(1, 0, "", string(tryFails)), apart,
 		planOf(3, 0, "", string(tryOneFails), "").by(2), planOf(4, 1, string([]rune{tryFails, tryFails}), "", "", "", "").skipping(), once,
 	}
 }

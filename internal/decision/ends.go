@@ -278,8 +278,12 @@ func (d *Decider[D]) wasTold(l store.OutboxLife) bool {
 func (d *Decider[D]) endsTold(lives []store.OutboxLife) {
 	now := d.Store.Local().Monotonic()
 	for _, l := range lives {
-		for _, c := range d.entries(l) {
+		entries := d.entries(l)
+		for _, c := range entries {
 			d.told[entryID(c)] = told{entry: c, at: now}
+		}
+		if len(entries) > 0 {
+			d.heard.told(l.Task)
 		}
 	}
 }

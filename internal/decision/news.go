@@ -20,6 +20,17 @@ type news struct {
 	bell    chan<- struct{} // of the engine that runs; nil = none does
 	decided bool            // somebody else than the engine has: a person, or whoever appended to a stream
 	ends    []store.OutboxLife
+	waits   map[heardEnd]int // the places in ends of those that nobody has told
+}
+
+// heardEnd names an end: a life may end once more, when a person resolves it.
+type heardEnd struct {
+	id              string
+	generation, rev int64 // the rev is that of the last entry
+}
+
+func endOf(t *model.Task) heardEnd {
+	return heardEnd{t.ID, t.Generation, t.Outbox[len(t.Outbox)-1].Rev}
 }
 
 // maxNews is how many ends wait for the engine. The looks find those beyond.
@@ -29,7 +40,7 @@ func (n *news) listen(bell chan<- struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.bell = bell; bell == nil {
-		n.ends = nil // the looks of another engine find them
+		n.ends, n.waits = nil, nil // the looks of another engine find them
 	}
 }
 
@@ -47,17 +58,40 @@ func (n *news) ofEnd(t *model.Task) {
 	if n.bell != nil && len(n.ends) < maxNews {
 		slim := *t // as a look reads it
 		slim.Args, slim.Steps = bson.RawValue{}, nil
+		if n.waits == nil {
+			n.waits = map[heardEnd]int{}
+		}
+		n.waits[endOf(t)] = len(n.ends)
 		n.ends = append(n.ends, store.OutboxLife{Task: &slim})
 		clock.Wake(n.bell)
 	}
 }
 
-func (n *news) take() (decided bool, ends []store.OutboxLife) {
+// told leaves out an end that is known from a look.
+func (n *news) told(t *model.Task) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	decided, ends = n.decided, n.ends
-	n.decided, n.ends = false, nil
-	return decided, ends
+	if i, there := n.waits[endOf(t)]; there {
+		n.ends[i].Task = nil
+		delete(n.waits, endOf(t))
+	}
+}
+
+// takeDecided says whether somebody else has decided since it was asked last.
+func (n *news) takeDecided() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	decided := n.decided
+	n.decided = false
+	return decided
+}
+
+func (n *news) takeEnds() []store.OutboxLife {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ends := slices.DeleteFunc(n.ends, func(l store.OutboxLife) bool { return l.Task == nil })
+	n.ends, n.waits = nil, nil
+	return ends
 }
 
 // crossedFor is how long this engine leaves a document to its rank after another engine's decision
@@ -70,27 +104,38 @@ func (d *Decider[D]) prompt(kind string) bool { return d.Prompt && kind == d.Pla
 
 // hear takes the news. soon says that a look is to come soon: something was decided.
 func (d *Decider[D]) hear(ctx context.Context) (soon bool) {
-	decided, ends := d.heard.take()
-	began, now := clock.Read(d.Store.Local()), d.Store.Local().Monotonic()
-	for id, at := range d.crossed {
-		if now-at >= crossedFor {
-			delete(d.crossed, id)
-		}
-	}
-	ends = slices.DeleteFunc(ends, func(l store.OutboxLife) bool {
-		_, crossed := d.crossed[d.Planner.Of(l)]
-		return crossed
-	})
+	decided := d.heard.takeDecided()
+	began, ends := clock.Read(d.Store.Local()), d.takeHeard()
 	if len(ends) == 0 {
 		return decided
 	}
 	if _, err := d.Decide(ctx, began, nil, ends, d.Store.Clock.Now()); err != nil {
 		return true // a look finds them, and says what is wrong
 	}
-	for _, l := range ends {
-		if !d.wasTold(l) {
-			d.crossed[d.Planner.Of(l)] = now
+	d.noteCrossed(ends)
+	d.flush(ctx, lazily) // the look need not find them
+	return true
+}
+
+// takeHeard returns the ends that were heard of, but for those of documents that are left to the ranks.
+func (d *Decider[D]) takeHeard() []store.OutboxLife {
+	now := d.Store.Local().Monotonic()
+	for id, at := range d.crossed {
+		if now-at >= crossedFor {
+			delete(d.crossed, id)
 		}
 	}
-	return true
+	return slices.DeleteFunc(d.heard.takeEnds(), func(l store.OutboxLife) bool {
+		_, crossed := d.crossed[d.Planner.Of(l)]
+		return crossed
+	})
+}
+
+// noteCrossed leaves documents to the ranks whose ends were heard of, and are not told.
+func (d *Decider[D]) noteCrossed(ends []store.OutboxLife) {
+	for _, l := range ends {
+		if !d.wasTold(l) {
+			d.crossed[d.Planner.Of(l)] = d.Store.Local().Monotonic()
+		}
+	}
 }

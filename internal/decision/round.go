@@ -106,7 +106,8 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 			next = min(next, turnEnds(now.Sub(at)))
 		}
 	}
-	var ends []store.OutboxLife
+	heard := d.takeHeard() // while the look went on; it may have found some of them
+	ends := slices.Clone(heard)
 	for _, l := range f.ends {
 		id := d.Planner.Of(l)
 		if d.wasTold(l) {
@@ -130,6 +131,9 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 	}
 	for _, id := range out.crossed {
 		k.decided(id, false)
+	}
+	if err == nil {
+		d.noteCrossed(heard)
 	}
 	f.pending = time.Time{}
 	for _, l := range f.ends {

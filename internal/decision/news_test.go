@@ -1,0 +1,101 @@
+package decision
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }
+
+// listener is a planner that notes which ends it is told of.
+type listener struct {
+	notePlanner
+	told []string
+}
+
+func (*listener) Kind() string                              { return "note" }
+func (*listener) Of(l store.OutboxLife) string              { return l.Origin.ID }
+func (*listener) DueAt(*note) time.Time                     { return time.Time{} }
+func (*listener) Keep(context.Context, []Case[*note]) error { return nil }
+
+func (p *listener) Decide(_ context.Context, cases []Case[*note], _ time.Time) ([]Answer[*note], error) {
+	answers := make([]Answer[*note], len(cases))
+	for i, c := range cases {
+		for _, l := range c.Ends {
+			p.told = append(p.told, fmt.Sprintf("%s %d", l.ID, l.Outbox[0].Rev))
+		}
+		answers[i] = Answer[*note]{After: c.Doc, Told: len(c.Ends)}
+	}
+	return answers, nil
+}
+
+func (notes) ByIDs(_ context.Context, ids []string) (map[string]*note, error) {
+	found := map[string]*note{}
+	for _, id := range ids {
+		found[id] = &note{id: id}
+	}
+	return found, nil
+}
+
+// listening is a decider that hears of ends, as in an engine that runs.
+func listening(t *testing.T) (*Decider[*note], *listener) {
+	st, err := store.Open(store.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	p := &listener{}
+	d := New(Config[*note]{Store: st, Documents: notes{}, Planner: p})
+	d.heard.listen(make(chan struct{}, 1))
+	return d, p
+}
+
+func ended(id string, rev int64) *model.Task {
+	return &model.Task{ID: id, Generation: 1, Origin: &model.Origin{ID: "n-" + id}, Outbox: []model.OutboxEntry{{Kind: "note", Rev: rev}}, OutboxAt: time.Now()}
+}
+
+// An engine hears of the ends of its own process, and a look may find them, too. It then has read them once more, and
+// their documents, and would store the results of plans a second time.
+func TestAnEndThatIsHeardAndFoundIsToldOnce(t *testing.T) {
+	t.Parallel()
+	d, p := listening(t)
+	d.heard.ofEnd(ended("a", 2))
+	d.heard.ofEnd(ended("new", 2)) // since the look
+	d.found.ends = []store.OutboxLife{{Task: ended("a", 2)}, {Task: ended("b", 2)}}
+	k := &rank{}
+	k.become("one", []peer{{id: "one", beat: time.Now()}})
+	k.begin()
+	_, _, _, err := d.round(t.Context(), clock.Read(d.Store.Local()), d.Store.Clock.Now(), k)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a 2", "new 2", "b 2"}, p.told)
+	d.heard.ofEnd(ended("c", 2))
+	d.heard.ofEnd(ended("d", 2))
+	d.endsTold([]store.OutboxLife{{Task: ended("c", 2)}}) // as of a later page
+	clear(d.told)                                         // they have left their outboxes
+	d.hear(t.Context())
+	require.Equal(t, []string{"a 2", "new 2", "b 2", "d 2"}, p.told)
+
+	d.heard.ofEnd(ended("e", 2))
+	d.heard.ofEnd(ended("e", 4)) // a person resolved it
+	d.endsTold([]store.OutboxLife{{Task: ended("e", 2)}})
+	d.hear(t.Context())
+	require.Equal(t, []string{"a 2", "new 2", "b 2", "d 2", "e 4"}, p.told)
+}
+
+// Many ends that were heard of leave their outboxes before the next look, which would find a page of them.
+func TestManyEndsThatWereHeardOfAreNotLeftToTheNextLook(t *testing.T) {
+	t.Parallel()
+	d, p := listening(t)
+	for n := range perLook {
+		d.heard.ofEnd(ended(fmt.Sprint(n), 2))
+	}
+	d.hear(t.Context())
+	require.Len(t, p.told, perLook)
+	require.Empty(t, d.told, "they are removed")
+}

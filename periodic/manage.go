@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -13,33 +14,39 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// Create stores a new rule. The rule does not fire until it is enabled. If the tenant already
-// has a rule with this name, the error is [ErrExists]. Create encrypts secrets before it stores
-// them.
+// Create stores a new rule. The rule does not fire until it is enabled, by s.Enabled or
+// [Periodic.Enable]. If the tenant already has a rule with this name, the error is [ErrExists].
+// Create encrypts secrets before it stores them.
 func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
-	now := p.store.Clock.Now()
+	began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
 	sealed, err := rulespec.Seal(p.secrets, s, nil)
 	if err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
-	r, _, err := rulespec.Build(&sealed, now)
+	r, cal, err := rulespec.Build(&sealed, now)
 	if err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
 	r.ID = input.NewKey(now)
+	if s.Enabled != nil && *s.Enabled {
+		r = tickplan.Enable(r, cal, now)
+	}
 	if err := p.store.Rules.Insert(ctx, r); err != nil {
 		return nil, fmt.Errorf("creating a rule: %w", err)
 	}
+	p.decider.Decided(ctx, began, r) // it plans nothing: this process's engine looks soon
 	return r, nil
 }
 
 // Update replaces the spec of the rule if the rule still has this version; otherwise the error
 // is [ErrChanged]. The old spec decides current ticks up to now; older undecided ticks are
 // skipped (edited). Secrets given as "***" keep their stored values. A rule that had ended
-// because of EndAt or MaxRuns resumes if the edit gives it more ticks.
+// because of EndAt or MaxRuns resumes if the edit gives it more ticks. s.Enabled enables or
+// disables it in the same write, like [Periodic.Enable] and [Periodic.Disable]. A rule that is
+// already disabled stays so.
 func (p *Periodic) Update(ctx context.Context, id string, version int64, s schedule.Spec) (*schedule.Rule, error) {
 	return p.change(ctx, "changing", id, func(r *schedule.Rule, old *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if r.Version != version {
@@ -60,6 +67,9 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s sched
 		cal, err := p.calendarOf(edited)
 		if err != nil {
 			return nil, err
+		}
+		if s.Enabled != nil {
+			return tickplan.EditTurned(r, old, cal, edited, *s.Enabled, now), nil
 		}
 		return tickplan.Edit(r, old, cal, edited, now), nil
 	})

@@ -279,3 +279,46 @@ func TestARequestRunsOnceAlthoughTheTypeWasEditedInBetween(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 }
+
+// The write that stores a rule says whether it fires, too.
+func TestARuleIsStoredAndSwitchedInOneWrite(t *testing.T) {
+	p, err := periodic.New(periodic.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	spec := schedule.Spec{Name: "a", Cron: "0 0 * * * *", Type: "tick", Enabled: new(false)}
+	r, err := p.Create(t.Context(), spec)
+	require.NoError(t, err)
+	update := func(enabled bool) {
+		t.Helper()
+		spec.Description, spec.Enabled = spec.Description+"+", &enabled
+		version := r.Version
+		r, err = p.Update(t.Context(), r.ID, version, spec)
+		require.NoError(t, err)
+		require.Equal(t, version+1, r.Version)
+		require.Equal(t, enabled, r.Status == schedule.StatusOnline)
+		require.Equal(t, enabled, !r.NextFireAt.IsZero())
+		stored, err := p.Get(t.Context(), r.ID)
+		require.NoError(t, err)
+		require.Equal(t, r.NextFireAt.UTC(), stored.NextFireAt.UTC())
+		require.Equal(t, r.Status, stored.Status)
+	}
+	update(false)
+	require.Equal(t, schedule.StatusNew, r.Status, "it was never enabled")
+	update(true)
+	update(true)
+	update(false)
+	require.False(t, r.PausedAt.IsZero())
+	update(true)
+	r, err = p.Disable(t.Context(), r.ID, r.Version, "for the audit")
+	require.NoError(t, err)
+	update(false)
+	require.Equal(t, "for the audit", r.PauseNote, "it was disabled before")
+	spec.MaxRuns = 1
+	update(true)
+	require.Empty(t, r.PauseNote)
+
+	spec.Name, spec.Enabled = "b", new(true)
+	fires, err := p.Create(t.Context(), spec)
+	require.NoError(t, err)
+	require.Equal(t, schedule.StatusOnline, fires.Status)
+	require.False(t, fires.NextFireAt.IsZero())
+}

@@ -13,7 +13,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/internal/rulechange"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/internal/view"
@@ -66,7 +65,7 @@ func (r *rulesCommand) sayIdle(ctx context.Context, c *connection) error {
 func ruleForm(r *schedule.Rule) *form.Rule {
 	spec := periodic.SpecOf(r)
 	f := form.RuleOf(&spec)
-	f.Enabled = new(rulechange.Enabled(r))
+	f.Enabled = new(tickplan.Enabled(r))
 	return f
 }
 
@@ -77,7 +76,7 @@ func stateText(r *schedule.Rule) string {
 		return "enabled"
 	case r.Status == schedule.StatusNew:
 		return "never enabled"
-	case rulechange.Rests(r):
+	case tickplan.Rests(r):
 		return human.OneLine("over: "+r.PauseNote, 40)
 	case r.PauseNote != "":
 		return human.OneLine("disabled: "+r.PauseNote, 40)

@@ -52,7 +52,7 @@ func (s *API) addPeriodicPreviews() {
 		}
 		spec := periodic.SpecOf(r)
 		f := form.RuleOf(&spec)
-		f.Enabled = new(rulechange.Enabled(r))
+		f.Enabled = new(tickplan.Enabled(r))
 		return &definitionAnswer{ETag: etag(r.Version), Body: written[form.Rule]{f}}, nil
 	})
 	add(s, rule{access.Viewer, tenantOfPath}, periodicOp("preview-periodic", http.MethodGet, ruleAt+"/preview", "Preview the next ticks of a periodic rule",

@@ -190,9 +190,6 @@ func (s *API) createRule(ctx context.Context, in *struct {
 	if errors.Is(err, periodic.ErrExists) && in.RequestKey != "" {
 		made, err = s.createdBefore(ctx, f, err)
 	}
-	if errors.Is(err, periodic.ErrChanged) || errors.Is(err, periodic.ErrNotFound) {
-		err = huma.Error409Conflict("somebody else has changed the rule since it was created, or deleted it; read it")
-	}
 	out, err := answerRule(made, err)
 	if err == nil {
 		out.Status = http.StatusCreated
@@ -201,23 +198,21 @@ func (s *API) createRule(ctx context.Context, in *struct {
 }
 
 // createdBefore is the rule of a request that is repeated although its answer was not stored: the one that
-// is as the request says. exists is the error for any other. The process may have died before it
-// enabled the rule.
+// is as the request says. exists is the error for any other.
 func (s *API) createdBefore(ctx context.Context, f *form.Rule, exists error) (*schedule.Rule, error) {
 	stored, err := s.rules.Named(ctx, f.Tenant, f.Name)
 	if err != nil {
 		return nil, err
 	}
 	edit, err := s.edit(ctx, f, stored)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case edit.Edits():
-		return nil, exists
-	case stored.Status != schedule.StatusNew:
-		return stored, nil
 	}
-	return edit.Write(ctx, s.rules)
+	enabled := f.Enabled != nil && *f.Enabled
+	if edit.Edits() || enabled && stored.Status == schedule.StatusNew {
+		return nil, exists
+	}
+	return stored, nil
 }
 
 // edit is what a written rule does to the stored one, nil for none.

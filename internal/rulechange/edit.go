@@ -10,6 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -45,7 +46,7 @@ func Of(f *form.Rule, stored *schedule.Rule, box *secret.Box, now time.Time) (e 
 	on := false
 	if stored != nil {
 		spec := periodic.SpecOf(stored)
-		before, old, on = form.RuleOf(&spec), stored.Task.Options.Callback, Enabled(stored)
+		before, old, on = form.RuleOf(&spec), stored.Task.Options.Callback, tickplan.Enabled(stored)
 	}
 	e.lines = append(form.Changes(before, form.RuleOf(&e.Spec)), form.SecretChanges("options.callback", old, e.Spec.Options.Callback)...)
 	for _, name := range rulespec.GivenInArgs(&e.Spec, stored) {
@@ -66,7 +67,7 @@ func Of(f *form.Rule, stored *schedule.Rule, box *secret.Box, now time.Time) (e 
 		}
 	}
 	wanted := f.Enabled
-	if wanted != nil && (*wanted != on || *wanted && e.Edits() && stored != nil && Rests(stored)) { // it may have a new end
+	if wanted != nil && (*wanted != on || *wanted && e.Edits() && stored != nil && tickplan.Rests(stored)) { // it may have a new end
 		e.turn = wanted
 	}
 	return e, nil
@@ -81,7 +82,7 @@ func (e Edit) Lines() []string {
 	case e.turn == nil:
 		return e.lines
 	case e.Stored != nil:
-		return append(e.lines[:len(e.lines):len(e.lines)], fmt.Sprintf("- enabled: %t", Enabled(e.Stored)), fmt.Sprintf("+ enabled: %t", *e.turn))
+		return append(e.lines[:len(e.lines):len(e.lines)], fmt.Sprintf("- enabled: %t", tickplan.Enabled(e.Stored)), fmt.Sprintf("+ enabled: %t", *e.turn))
 	default:
 		return append(e.lines[:len(e.lines):len(e.lines)], fmt.Sprintf("+ enabled: %t", *e.turn))
 	}
@@ -100,39 +101,22 @@ func (e Edit) Rule(now time.Time) (*schedule.Rule, error) {
 	return r, nil
 }
 
-// Write carries the edit out: what stops the rule comes first, what starts it last. The error is
+// Write carries the edit out with one write: it is done as a whole, or not at all. The error is
 // periodic.ErrChanged if the rule has another version by now, and periodic.ErrExists if there is
 // another one of its name.
 func (e Edit) Write(ctx context.Context, rules *periodic.Periodic) (*schedule.Rule, error) {
-	rule, edits := e.Stored, e.Edits()
-	var err error
-	if rule == nil {
-		if rule, err = rules.Create(ctx, e.sealed); err != nil {
-			return nil, err
-		}
-		edits = false
+	spec := e.sealed
+	spec.Enabled = e.turn
+	switch {
+	case e.Stored == nil:
+		return rules.Create(ctx, spec)
+	case e.Edits():
+		return rules.Update(ctx, e.Stored.ID, e.Stored.Version, spec)
+	case e.turn == nil:
+		return e.Stored, nil
+	case *e.turn:
+		return rules.Enable(ctx, e.Stored.ID, e.Stored.Version)
+	default:
+		return rules.Disable(ctx, e.Stored.ID, e.Stored.Version, "")
 	}
-	if e.turn != nil && !*e.turn {
-		if rule, err = rules.Disable(ctx, rule.ID, rule.Version, ""); err != nil {
-			return nil, err
-		}
-	}
-	if edits {
-		if rule, err = rules.Update(ctx, rule.ID, e.Stored.Version, e.sealed); err != nil {
-			return nil, err
-		}
-	}
-	if e.turn != nil && *e.turn {
-		rule, err = rules.Enable(ctx, rule.ID, rule.Version)
-	}
-	return rule, err
-}
-
-// Enabled says whether a person wants the rule to fire: it does, or rests because its end is
-// reached.
-func Enabled(r *schedule.Rule) bool { return r.Status == schedule.StatusOnline || Rests(r) }
-
-// Rests says whether the rule is enabled, but has reached its end.
-func Rests(r *schedule.Rule) bool {
-	return r.Status == schedule.StatusOffline && r.PausedAt.IsZero()
 }

@@ -108,7 +108,7 @@ func Enable(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.R
 		return nil
 	}
 	d := decide(r, cal, now)
-	if r.Status == schedule.StatusOffline && !d.rests() {
+	if r.Status == schedule.StatusOffline && !Rests(r) {
 		d.cover(SkipPaused)
 	}
 	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = schedule.StatusOnline, "", time.Time{}, clock.Later(d.DecidedTo, d.now)
@@ -147,7 +147,7 @@ func Edit(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, 
 			d.cover(SkipEdited) // more than one decision holds
 		}
 	case schedule.StatusOffline:
-		if d.rests() {
+		if Rests(r) {
 			d.Status, d.PauseNote = schedule.StatusOnline, "" // unless it has no ticks by the new times either
 		} else {
 			d.cover(SkipPaused) // its paused time goes on, by the new times
@@ -163,6 +163,19 @@ func Edit(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, 
 	d.startQueued() // the limit may have been raised
 	d.schedule()
 	return d.Rule
+}
+
+// EditTurned is [Edit] of a rule that is to be enabled, or not, from then on: one decision. What
+// stops the rule comes first, what starts it last. A rule that is not enabled stays so, with its note.
+func EditTurned(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, enabled bool, now time.Time) *schedule.Rule {
+	if enabled {
+		after := Edit(r, old, cal, edited, now)
+		return cmp.Or(Enable(after, cal, now), after)
+	}
+	if Enabled(r) {
+		r = cmp.Or(Disable(r, old, "", now), r)
+	}
+	return Edit(r, old, cal, edited, now)
 }
 
 // maxPastTypes is how many types a rule remembers that it had.
@@ -189,7 +202,7 @@ func Delete(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.R
 	case schedule.StatusOnline:
 		d.cover(SkipMissed)
 	case schedule.StatusOffline:
-		if !d.rests() {
+		if !Rests(r) {
 			d.cover(SkipPaused)
 		}
 	}

@@ -317,9 +317,15 @@ func (d *decision) rest(note string) {
 	d.Status, d.PauseNote, d.PausedAt = schedule.StatusOffline, note, time.Time{}
 }
 
-// rests says whether the rule is offline by itself, because it has no ticks left: nobody
+// Enabled says whether a person wants the rule to fire: it does, or rests because its end is
+// reached.
+func Enabled(r *schedule.Rule) bool { return r.Status == schedule.StatusOnline || Rests(r) }
+
+// Rests says whether the rule is offline by itself, because it has no ticks left: nobody
 // paused it.
-func (d *decision) rests() bool { return d.Status == schedule.StatusOffline && d.PausedAt.IsZero() }
+func Rests(r *schedule.Rule) bool {
+	return r.Status == schedule.StatusOffline && r.PausedAt.IsZero()
+}
 
 func (d *decision) finished() bool { return d.MaxRuns > 0 && d.Runs >= d.MaxRuns }
 

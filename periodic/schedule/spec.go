@@ -15,6 +15,9 @@ type Spec struct {
 	Creator     string
 	Category    string
 	Description string
+	// Enabled, if it is not nil, enables or disables the rule in the write that stores the Spec.
+	// nil = a stored rule stays as it is, and a new one does not fire.
+	Enabled *bool
 	// Ext is the caller's own data, any JSON value. Handlers read it with
 	// consumer.Execution.Ext, HTTP targets with {{ext}}.
 	Ext any

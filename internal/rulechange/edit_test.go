@@ -1,0 +1,85 @@
+package rulechange_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/rulechange"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }
+
+// crossed are rules that somebody else edits after each write of the returned Periodic.
+func crossed(t *testing.T) (rules *periodic.Periodic, edits func() int) {
+	db := testdb.New(t)
+	others, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	n := 0
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Succeeded: func(ctx context.Context, e *event.CommandSucceededEvent) {
+			if e.CommandName != "update" && e.CommandName != "insert" {
+				return
+			}
+			seen, err := others.Named(ctx, "", "nightly")
+			if err != nil {
+				return // it was a write of something else
+			}
+			spec := periodic.SpecOf(seen)
+			spec.Description += "+"
+			if _, err = others.Update(ctx, seen.ID, seen.Version, spec); err == nil {
+				n++
+			}
+		},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	rules, err = periodic.New(periodic.Config{Database: client.Database(db.Name())})
+	require.NoError(t, err)
+	return rules, func() int { return n }
+}
+
+// An edit that crosses it either comes first, and the whole is refused, or finds the whole done.
+func TestARuleIsChangedAndSwitchedAsAWhole(t *testing.T) {
+	rules, edits := crossed(t)
+	write := func(f *form.Rule, stored *schedule.Rule) *schedule.Rule {
+		t.Helper()
+		before := edits()
+		e, err := rulechange.Of(f, stored, nil, time.Now())
+		require.NoError(t, err)
+		after, err := e.Write(t.Context(), rules)
+		require.NoError(t, err)
+		require.Equal(t, before+1, edits(), "it is one write")
+		require.Equal(t, f.Cron, after.Cron)
+		require.Equal(t, *f.Enabled, after.Status == schedule.StatusOnline)
+		require.Equal(t, *f.Enabled, !after.NextFireAt.IsZero())
+		return after
+	}
+	form := func(cron string, enabled bool) *form.Rule {
+		return &form.Rule{Name: "nightly", Cron: cron, Type: "report", Enabled: &enabled}
+	}
+	created := write(form("0 0 1 * * *", true), nil)
+	now := func() *schedule.Rule {
+		r, err := rules.Get(t.Context(), created.ID)
+		require.NoError(t, err)
+		return r
+	}
+	write(form("0 0 2 * * *", false), now())
+	write(form("0 0 3 * * *", true), now())
+
+	e, err := rulechange.Of(form("0 0 4 * * *", false), created, nil, time.Now())
+	require.NoError(t, err)
+	before := now()
+	_, err = e.Write(t.Context(), rules)
+	require.ErrorIs(t, err, periodic.ErrChanged)
+	require.Equal(t, before, now(), "nothing is done")
+}

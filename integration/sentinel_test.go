@@ -98,7 +98,7 @@ func (a *arena) seesNothing() {
 	lapsed, err := a.store.Tasks.LapsedBefore(ctx, now, 10)
 	require.NoError(t, err)
 	require.Empty(t, lapsed)
-	expired, err := a.store.Tasks.Expired(ctx, 10)
+	expired, err := a.store.Tasks.Expired(ctx, &store.ExpiredFrom{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, expired)
 	empty, err := a.store.Tasks.EmptyOutboxes(ctx, now, 10)

@@ -76,20 +76,46 @@ func (s *Tasks) Chores(ctx context.Context) (Chores, error) {
 	return c, nil
 }
 
-// Expired finds tasks that nobody started by their time, the longest expired first;
-// stragglers (see head) some seconds late. Index: expire.
-func (s *Tasks) Expired(ctx context.Context, limit int) ([]*model.Task, error) {
+// ExpiredFrom is where a look at expired tasks begins. The zero value is the beginning.
+type ExpiredFrom struct {
+	at   time.Time
+	left bson.A // ids of tasks that expired at that time
+}
+
+// Leave leaves a task that was found out of the next looks.
+func (f *ExpiredFrom) Leave(t *model.Task) {
+	if t.ExpireAt.Equal(f.at) { // those before it are left out
+		f.left = append(f.left, t.ID)
+	}
+}
+
+// Expired finds tasks that nobody started by their time, the longest expired first; stragglers (see
+// head) some seconds late. The next look begins at the last one. Index: expire.
+func (s *Tasks) Expired(ctx context.Context, from *ExpiredFrom, limit int) ([]*model.Task, error) {
 	h := s.head(IndexExpire)
 	l := h.begin(s.Clock.Now(), s.local.Monotonic())
-	found, err := s.findReadable(ctx, "finding expired tasks", bson.D{d("expire_at", l.upTo(l.until)), present},
+	begins := from.at.IsZero()
+	if !begins {
+		l.from = from.at
+	}
+	filter := bson.D{d("expire_at", l.upTo(l.until)), present}
+	if len(from.left) > 0 {
+		filter = append(filter, d("_id", bson.D{d("$nin", from.left)}))
+	}
+	found, err := s.findReadable(ctx, "finding expired tasks", filter,
 		options.Find().SetSort(bson.D{d("expire_at", 1)}).SetHint(IndexExpire).SetLimit(int64(limit)).SetProjection(forRules), nil)
 	if err != nil {
 		return nil, err
 	}
-	var first time.Time
-	if len(found) > 0 {
-		first = found[0].ExpireAt
+	if begins {
+		var first time.Time
+		if len(found) > 0 {
+			first = found[0].ExpireAt
+		}
+		h.end(l, first)
 	}
-	h.end(l, first)
+	if len(found) > 0 && !found[len(found)-1].ExpireAt.Equal(from.at) {
+		from.at, from.left = found[len(found)-1].ExpireAt, nil
+	}
 	return found, nil
 }

@@ -70,7 +70,7 @@ func TestALoopAsksFromTheHeadOfItsQueueAndFindsStragglersAllTheSame(t *testing.T
 			return len(found), err
 		}},
 		{"expired tasks", "expire_at", func(ctx context.Context, w *watched) (int, error) {
-			found, err := w.Tasks.Expired(ctx, 10)
+			found, err := w.Tasks.Expired(ctx, &store.ExpiredFrom{}, 10)
 			return len(found), err
 		}},
 		{"tasks to archive", "archive_at", func(ctx context.Context, w *watched) (int, error) {

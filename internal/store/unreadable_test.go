@@ -75,7 +75,7 @@ func TestTasksThatCannotBeReadHideNoneBehindThem(t *testing.T) {
 			return s.Tasks.Due(t.Context(), store.DueQuery{Types: []string{"tick"}, WorkerID: "w", Limit: 1})
 		},
 		"lapsed":  func() ([]*model.Task, error) { return s.Tasks.Lapsed(t.Context(), []string{"tick"}, 1) },
-		"expired": func() ([]*model.Task, error) { return s.Tasks.Expired(t.Context(), 1) },
+		"expired": func() ([]*model.Task, error) { return s.Tasks.Expired(t.Context(), &store.ExpiredFrom{}, 1) },
 	} {
 		tasks, err := find()
 		require.NoError(t, err, name)

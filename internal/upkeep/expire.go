@@ -18,7 +18,12 @@ type Expiry struct {
 	Ended func(*model.Task) // hears of each that this process ended
 }
 
-const perExpiry = 500
+const (
+	perExpiry = 500
+	// mostLeft is how many tasks that cannot be ended now, because somebody holds them, say, one run
+	// looks at.
+	mostLeft = 2500
+)
 
 // Name implements [Job].
 func (Expiry) Name() string { return "expiry" }
@@ -26,43 +31,66 @@ func (Expiry) Name() string { return "expiry" }
 // Wanted implements [Job].
 func (Expiry) Wanted(c store.Chores) bool { return c.Expired }
 
-// Run implements [Job].
+// Run implements [Job]. It leaves tasks that an open transaction holds to a later run. It returns
+// [ErrMore] if some have changed meanwhile and must be read again.
 func (j Expiry) Run(ctx context.Context) error {
-	for {
-		found, err := j.Store.Tasks.Expired(ctx, perExpiry)
-		if err != nil || len(found) == 0 {
+	var from store.ExpiredFrom
+	var refused error
+	crossed := false
+	for left := 0; left < mostLeft; {
+		found, err := j.Store.Tasks.Expired(ctx, &from, perExpiry)
+		if err != nil {
 			return err
 		}
-		now := j.Store.Clock.Now()
-		var writes []store.Write
-		for _, t := range found {
-			eff := lifecycle.ResolveOptions(t.Options, j.Types.Options(t.Type))
-			if after := lifecycle.Repair(t, eff, now); after != nil {
-				writes = append(writes, store.Write{Before: t, After: after})
-			}
+		if len(found) == 0 {
+			break
 		}
-		if len(writes) == 0 {
-			return nil // of a later release
-		}
+		writes := j.writes(found)
 		written, err := j.Store.Tasks.Writes(ctx, writes, store.Patience)
 		if err != nil {
 			return err // some may be done: the next look finds the rest
 		}
-		none, refused := true, error(nil)
+		done := map[string]bool{}
 		for i, w := range written {
-			none = none && (w.Refused != nil || w.Held)
-			if w.Refused != nil {
+			switch after := writes[i].After; {
+			case w.Applied:
+				if done[after.ID] = true; after.Status.Ended() {
+					j.Ended(after)
+				}
+			case w.Refused != nil:
 				refused = w.Refused
-			}
-			if w.Applied && writes[i].After.Status.Ended() {
-				j.Ended(writes[i].After)
+			default:
+				crossed = crossed || !w.Held
 			}
 		}
-		switch { // the next look would find the same
-		case none && refused != nil:
-			return fmt.Errorf("ending expired tasks: %w", refused)
-		case none: // what somebody holds waits for a later round
-			return nil
+		for _, t := range found {
+			if !done[t.ID] {
+				from.Leave(t)
+				left++
+			}
 		}
 	}
+	switch {
+	case refused != nil:
+		return fmt.Errorf("ending expired tasks: %w", refused)
+	case crossed:
+		return ErrMore
+	default:
+		return nil
+	}
+}
+
+// writes are the ends of the tasks, but for those that are known to be held and those of a later release.
+func (j Expiry) writes(tasks []*model.Task) (writes []store.Write) {
+	now := j.Store.Clock.Now()
+	for _, t := range tasks {
+		if j.Store.ProbeLater(t.ID) {
+			continue
+		}
+		eff := lifecycle.ResolveOptions(t.Options, j.Types.Options(t.Type))
+		if after := lifecycle.Repair(t, eff, now); after != nil {
+			writes = append(writes, store.Write{Before: t, After: after})
+		}
+	}
+	return writes
 }

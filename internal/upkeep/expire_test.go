@@ -1,0 +1,64 @@
+package upkeep
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// expired stores n tasks that nobody started until then.
+func expired(t *testing.T, st *store.Store, prefix string, n int, at time.Time) {
+	t.Helper()
+	var tasks []*model.Task
+	for i := range n {
+		tasks = append(tasks, lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: prefix + fmt.Sprint(i), Options: model.Options{ExpiresAt: at}}, at.Add(-time.Hour)))
+	}
+	_, err := st.Tasks.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+}
+
+// A page of tasks that one transaction holds does not stand before the others, also where they expire at
+// the same moment.
+func TestExpiryPassesAPageOfHeldTasks(t *testing.T) {
+	st, db := opened(t)
+	at := st.Clock.Now().Add(-time.Hour)
+	expired(t, st, "held", perExpiry, at)
+	expired(t, st, "same", 3, at)
+	expired(t, st, "later", 3, at.Add(time.Second))
+	session, err := db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = db.Collection("tasks").UpdateMany(mongo.NewSessionContext(t.Context(), session),
+		bson.D{{Key: "key", Value: bson.D{{Key: "$regex", Value: "^held"}}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
+	require.NoError(t, err)
+
+	ended := map[string]bool{}
+	j := Expiry{Store: st, Types: tasktypes.New(st), Ended: func(t *model.Task) { ended[t.Key] = true }}
+	others := map[string]bool{}
+	for i := range 3 {
+		others[fmt.Sprint("same", i)], others[fmt.Sprint("later", i)] = true, true
+	}
+	require.Eventually(t, func() bool { // a short time limit may find the machine slow
+		require.NoError(t, j.Run(t.Context()))
+		return len(ended) == len(others)
+	}, testdb.Patience, time.Millisecond)
+	require.Equal(t, others, ended)
+
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	require.Eventually(t, func() bool {
+		require.NoError(t, j.Run(t.Context()))
+		return len(ended) == perExpiry+len(others)
+	}, testdb.Patience, time.Millisecond)
+}

@@ -135,8 +135,12 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 	if err := p.store.Control.Signal(ctx, slices.Sorted(maps.Keys(running))...); err != nil {
 		return nil, err
 	}
-	if err := p.store.Nodes.Put(ctx, slices.Collect(maps.Values(records))); err != nil {
+	waits, err := p.store.Nodes.Put(ctx, slices.Collect(maps.Values(records)))
+	if err != nil {
 		return nil, err
+	}
+	for _, n := range waits {
+		held[n.FlowID] = fmt.Errorf("storing the record of the node %s: %w", n.ID, store.ErrHeld)
 	}
 	for _, f := range flows {
 		restarted := slices.ContainsFunc(f.Planned, func(pl graph.Planned) bool { return pl.Do == flowplan.DoRestart })

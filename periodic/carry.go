@@ -32,17 +32,21 @@ func (p planner) Finish(ctx context.Context, rules []*schedule.Rule, _ map[strin
 			}
 		}
 	}
+	held = map[string]error{}
 	for some := range slices.Chunk(runs, perCommand) {
-		if err := p.store.Runs.Put(ctx, some); err != nil {
+		waits, err := p.store.Runs.Put(ctx, some)
+		if err != nil {
 			return nil, err
+		}
+		for _, r := range waits { // the others go on
+			held[r.RuleID] = fmt.Errorf("storing the record of the run %s: %w", r.ID, store.ErrHeld)
 		}
 	}
 	tasks, err := p.cancelTasks(ctx, cancel)
 	if err != nil {
 		return nil, err
 	}
-	held = map[string]error{}
-	for _, id := range tasks { // the others go on
+	for _, id := range tasks {
 		for _, rule := range by[id] {
 			held[rule] = fmt.Errorf("cancelling task %s of an earlier run: %w", id, store.ErrHeld)
 		}

@@ -95,22 +95,3 @@ func TestAnErrorThatAPersonCanMendSaysHow(t *testing.T) {
 	require.NotErrorIs(t, err, model.ErrInvalid)
 	require.NoError(t, explain(nil, "anything"))
 }
-
-// Permits that could not be moved must not be taken for moved because others were there.
-func TestAnErrorBesideDuplicatesIsNotHidden(t *testing.T) {
-	existed := mongo.BulkWriteError{WriteError: mongo.WriteError{Code: duplicateKey}}
-	other := mongo.BulkWriteError{WriteError: mongo.WriteError{Index: 1, Code: 121}} // a validator of the database's owner
-	for want, cases := range map[bool][]error{
-		true: {mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{existed, existed}}},
-		false: {
-			mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{existed, other}},
-			mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{existed}, WriteConcernError: &mongo.WriteConcernError{Code: 64}},
-			mongo.BulkWriteException{}, errors.New("no answer"),
-		},
-	} {
-		for _, err := range cases {
-			_, only := duplicates(err)
-			require.Equal(t, want, only, "%v", err)
-		}
-	}
-}

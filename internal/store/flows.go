@@ -274,8 +274,9 @@ func sameValue(a, b bson.RawValue) bool { return a.Type == b.Type && bytes.Equal
 type Nodes struct{ *core }
 
 // Put stores what nodes have become, each unless the stored record is of a later decision. How long the
-// records of a graph are kept is said by [Nodes.KeepUntil] alone. Index: _id.
-func (s *Nodes) Put(ctx context.Context, nodes []*graph.Node) error {
+// records of a graph are kept is said by [Nodes.KeepUntil] alone. held are those that another client
+// holds; the others are stored. Index: _id.
+func (s *Nodes) Put(ctx context.Context, nodes []*graph.Node) (held []*graph.Node, err error) {
 	var whole []*graph.Node // of streams: a record that was INIT becomes another one
 	var graphs []*graph.Node
 	for _, n := range nodes {
@@ -287,19 +288,22 @@ func (s *Nodes) Put(ctx context.Context, nodes []*graph.Node) error {
 		c.DeleteAt = time.Time{}
 		graphs = append(graphs, &c)
 	}
-	nodes, err := s.insertNew(ctx, graphs)
+	rest, held, err := s.insertNew(ctx, graphs)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if !s.putEqual(ctx, nodes) {
-		whole = append(whole, nodes...)
+	if rest, err = s.putEqual(ctx, rest); err != nil {
+		return nil, err
 	}
-	return putRecords(ctx, s.flowNodes, "storing nodes of flows", whole, func(n *graph.Node) (string, int64) { return n.ID, n.Rev }, "delete_at")
+	more, err := putRecords(ctx, s.core, s.flowNodes, storingNode, append(whole, rest...), func(n *graph.Node) (string, int64) { return n.ID, n.Rev }, "delete_at")
+	return append(held, more...), err
 }
+
+const storingNode = "storing flow node"
 
 // insertNew inserts the records of new flows, which costs the server less than upserts. It returns
 // the others, and those that are there already.
-func (s *Nodes) insertNew(ctx context.Context, nodes []*graph.Node) (rest []*graph.Node, err error) {
+func (s *Nodes) insertNew(ctx context.Context, nodes []*graph.Node) (rest, held []*graph.Node, err error) {
 	var fresh []*graph.Node
 	for _, n := range nodes {
 		if n.Rev > 1 {
@@ -308,34 +312,32 @@ func (s *Nodes) insertNew(ctx context.Context, nodes []*graph.Node) (rest []*gra
 			fresh = append(fresh, n)
 		}
 	}
-	existed, err := insertNew(ctx, s.core, s.flowNodes, "storing flow node", fresh)
+	existed, waits, err := insertEach(ctx, s.core, s.flowNodes, storingNode, fresh)
 	for _, at := range existed {
 		rest = append(rest, fresh[at])
 	}
-	return rest, err
+	for _, at := range waits {
+		held = append(held, fresh[at])
+	}
+	return rest, held, err
 }
 
-// putEqual changes the records of nodes of which many have become the same: one statement for those.
-// done says that all are stored. Else nothing is known of any, but that none is older than it was.
-func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (done bool) {
-	type change struct {
+// putEqual changes the records of nodes of which many have become the same: one statement for those. It
+// returns the nodes of which it is not known that they are stored. None is older than it was. Behind a
+// router, where a statement names one record, that is all of them.
+func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (rest []*graph.Node, err error) {
+	type state struct {
 		status graph.NodeStatus
 		reason string
 		life   int64
 		rev    int64
 		at     time.Time
 	}
-	groups := map[change][]string{}
-	for _, n := range nodes {
-		c := change{n.Status, n.Reason, n.Life, n.Rev, n.At}
-		groups[c] = append(groups[c], n.ID)
-	}
-	if len(nodes) < 2*len(groups) {
-		return len(nodes) == 0
-	}
-	models := make([]mongo.WriteModel, 0, len(groups))
-	for c, ids := range groups {
-		set := bson.D{d("status", c.status), d("rev", c.rev), d("at", c.at)}
+	states := map[state]bool{}
+	changes := make([]change, len(nodes))
+	for i, n := range nodes {
+		states[state{n.Status, n.Reason, n.Life, n.Rev, n.At}] = true
+		set := bson.D{d("status", n.Status), d("rev", n.Rev), d("at", n.At)}
 		var unset bson.D
 		optional := func(name string, value any, zero bool) {
 			if zero {
@@ -344,14 +346,24 @@ func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (done bool) {
 				set = append(set, d(name, value))
 			}
 		}
-		optional("reason", c.reason, c.reason == "")
-		optional("life", c.life, c.life == 0)
-		models = append(models, mongo.NewUpdateManyModel().SetFilter(bson.D{d("_id", in(ids)), d("rev", bson.D{d("$lte", c.rev)})}).SetUpdate(setAndUnset(set, unset)))
+		optional("reason", n.Reason, n.Reason == "")
+		optional("life", n.Life, n.Life == 0)
+		changes[i] = change{id: n.ID, guard: bson.D{d("rev", bson.D{d("$lte", n.Rev)})}, update: setAndUnset(set, unset)}
 	}
-	res, err := s.flowNodes.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	// The driver does not repeat such statements after an error of the network. The others say
-	// what is wrong.
-	return err == nil && int(res.MatchedCount) == len(nodes)
+	t, err := s.Topology(ctx)
+	if err != nil || t.Sharded || len(nodes) < 2*len(states) {
+		return nodes, err
+	}
+	x, err := s.sendEach(ctx, s.flowNodes, storingNode, changes)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		if !x.done(n.ID) {
+			rest = append(rest, n)
+		}
+	}
+	return rest, nil
 }
 
 // KeepUntil has the records of a flow's nodes deleted at that time; zero = never. rev is that of the

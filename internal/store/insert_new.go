@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -55,20 +54,4 @@ func insertEach[T any](ctx context.Context, s *core, coll *mongo.Collection, doi
 		}
 	}
 	return existed, held, nil
-}
-
-// duplicates are the indices of writes that collided. only says that nothing else went wrong: another
-// error beside those means that documents are missing.
-func duplicates(err error) (collided []int, only bool) {
-	var bulk mongo.BulkWriteException
-	if !errors.As(err, &bulk) || bulk.WriteConcernError != nil {
-		return nil, false
-	}
-	for _, e := range bulk.WriteErrors {
-		if e.Code != duplicateKey {
-			return nil, false
-		}
-		collided = append(collided, e.Index)
-	}
-	return collided, len(collided) > 0
 }

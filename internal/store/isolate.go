@@ -210,13 +210,13 @@ func (b *batch) matched(n int) {
 	b.x.matched += n
 }
 
-// inserted records which documents of an insert were not refused: those are stored. The count
-// of an update does not identify its documents.
+// inserted records which documents of inserts and upserts were not refused: those are stored. The
+// count of an update does not identify its documents.
 func (b *batch) inserted(c *command, failed map[int]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, st := range c.parts {
-		if st.insert != nil && !failed[i] {
+		if st.stores() && !failed[i] {
 			delete(b.x.unsure, st.ids[0])
 		}
 	}

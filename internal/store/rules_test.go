@@ -97,7 +97,7 @@ func TestOfTwoRecordsStoredAtOnceTheLaterDecisionsStays(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for _, runs := range byRev {
-			wg.Go(func() { require.NoError(t, st.Runs.Put(t.Context(), runs)) })
+			wg.Go(func() { requirePut(t, st.Runs.Put, runs) })
 		}
 		wg.Wait()
 		for _, r := range byRev[0] {

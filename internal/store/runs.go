@@ -2,14 +2,12 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -18,9 +16,10 @@ import (
 // manyRuns is from how many records of new runs on a command for these alone is cheaper than upserts.
 const manyRuns = 16
 
-// Put stores records, each unless the stored one is of a later decision. Index: _id.
-func (s *Runs) Put(ctx context.Context, runs []*schedule.Run) error {
-	const doing = "storing records of runs"
+// Put stores records, each unless the stored one is of a later decision. held are those that another
+// client holds; the others are stored. Index: _id.
+func (s *Runs) Put(ctx context.Context, runs []*schedule.Run) (held []*schedule.Run, err error) {
+	const doing = "storing run"
 	var begun, rest []*schedule.Run
 	for _, r := range runs {
 		if r.Status == schedule.RunScheduled || r.Status == schedule.RunSkipped {
@@ -32,55 +31,65 @@ func (s *Runs) Put(ctx context.Context, runs []*schedule.Run) error {
 	if len(begun) < manyRuns {
 		rest = runs
 	} else {
-		existed, err := insertNew(ctx, s.core, s.runs, "storing run", begun)
+		existed, waits, err := insertEach(ctx, s.core, s.runs, doing, begun)
 		switch {
-		case Outage(err), errors.Is(err, ErrHeld):
-			return err
+		case Outage(err):
+			return nil, err
 		case err != nil: // one is refused: the others are stored one by one
 			rest = runs
 		default:
 			for _, i := range existed { // a queued run, or one of a decision that is carried out again
 				rest = append(rest, begun[i])
 			}
+			for _, i := range waits {
+				held = append(held, begun[i])
+			}
 		}
 	}
-	return putRecords(ctx, s.runs, doing, rest, func(r *schedule.Run) (string, int64) { return r.ID, r.Rev })
+	more, err := putRecords(ctx, s.core, s.runs, doing, rest, func(r *schedule.Run) (string, int64) { return r.ID, r.Rev })
+	return append(held, more...), err
 }
 
 // putRecords stores records, each unless the stored one is of a later decision: of a higher rev. A
-// field to keep is not taken away from a stored record that has it.
-func putRecords[T any](ctx context.Context, coll *mongo.Collection, doing string, records []*T, of func(*T) (id string, rev int64), keep ...string) error {
-	if len(records) == 0 {
-		return nil
-	}
-	put := func(records []*T, upsert bool) error {
-		models := make([]mongo.WriteModel, len(records))
-		for i, r := range records {
-			id, rev := of(r)
-			update, err := replaced(r, "_id")
-			update = without(update, keep)
-			if err != nil {
-				return fmt.Errorf("encoding the record %s: %w", id, err)
-			}
-			models[i] = mongo.NewUpdateOneModel().SetUpsert(upsert).SetUpdate(update).
-				SetFilter(bson.D{d("_id", id), d("rev", bson.D{d("$lte", rev)})})
-		}
-		_, err := coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-		return err
-	}
+// field to keep is not taken away from a stored record that has it. held are the records that another
+// client holds; the others are stored. doing says what is done to one record.
+func putRecords[T any](ctx context.Context, s *core, coll *mongo.Collection, doing string, records []*T, of func(*T) (id string, rev int64), keep ...string) (held []*T, err error) {
 	// The upsert makes a record that is not there. Where a later decision's is, its filter
 	// misses and the insert collides; but it collides, too, with an earlier decision's that
 	// was stored at the same moment, which must give way. So those are tried once more: now
 	// that there is a record, the filter alone decides.
-	err := put(records, true)
-	if collided, only := duplicates(err); only {
-		again := make([]*T, len(collided))
-		for i, at := range collided {
-			again[i] = records[at]
+	for tries := 0; tries < 2 && len(records) > 0; tries++ {
+		changes := make([]change, len(records))
+		for i, r := range records {
+			id, rev := of(r)
+			update, err := replaced(r, "_id")
+			if err != nil {
+				return nil, fmt.Errorf("encoding the record %s: %w", id, err)
+			}
+			changes[i] = change{id: id, guard: bson.D{d("rev", bson.D{d("$lte", rev)})}, update: without(update, keep), upsert: true}
 		}
-		err = put(again, false)
+		statements, err := statementsOf(changes)
+		if err != nil {
+			return nil, err
+		}
+		x, err := s.sendTwice(ctx, coll, doing, statements)
+		if err != nil {
+			return nil, err
+		}
+		var collided []*T
+		for i, r := range records {
+			switch why := x.refused[changes[i].id]; {
+			case IsDuplicate(why):
+				collided = append(collided, r)
+			case why != nil:
+				return nil, why
+			case !x.done(changes[i].id):
+				held = append(held, r)
+			}
+		}
+		records = collided
 	}
-	return explain(err, doing)
+	return held, nil
 }
 
 // RunFilter selects records. Zero fields select everything.

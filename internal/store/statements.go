@@ -37,6 +37,10 @@ type statement struct {
 	upsert bool                    // the update makes the document where there is none
 }
 
+// stores reports whether the document is stored once the statement was carried out: it counts without
+// a document to match.
+func (st *statement) stores() bool { return st.insert != nil || st.upsert }
+
 // only is the statement for some of its ids.
 func (st *statement) only(ids ...string) statement {
 	return statement{ids: ids, guard: st.guard, update: st.update, insert: st.insert, upsert: st.upsert}
@@ -218,7 +222,7 @@ func (b *batch) sendOnce(ctx context.Context, c command, limit time.Duration) (l
 	began := b.s.local.Monotonic()
 	n, err := b.run(call, c, limit)
 	took := b.s.local.Monotonic() - began
-	clean := err == nil && n == c.ids && (!b.sharded || c.parts[0].insert != nil) // inserts are not counted
+	clean := err == nil && n == c.ids && (!b.sharded || c.parts[0].stores()) // those are not counted
 	b.answered(&c, clean)
 	limited := limit > 0 && ctx.Err() == nil
 	var we mongo.WriteException

@@ -36,7 +36,7 @@ func TestTheSpeedOfAStreamIsExact(t *testing.T) {
 		}
 		doc.States = append(doc.States, graph.State{Status: graph.NodeReady, At: s.now}, graph.State{Status: graph.NodeWait})
 		if n > 0 {
-			require.NoError(t, s.Nodes.Put(t.Context(), nodes))
+			requirePut(t, s.Nodes.Put, nodes)
 		}
 		streams, want[doc.ID] = append(streams, doc), speed
 		return doc

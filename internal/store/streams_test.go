@@ -134,7 +134,7 @@ func TestALateProcessDoesNotHaveTheRecordsOfAFlowDeletedThatGoesOn(t *testing.T)
 		for _, id := range []string{"a", "b"} {
 			nodes = append(nodes, &graph.Node{ID: "-/f/" + id, FlowID: "-/f", Node: id, Status: graph.NodeSuccess, Rev: rev, At: s.now, CreatedAt: s.now, DeleteAt: s.now.Add(time.Hour)})
 		}
-		require.NoError(t, s.Nodes.Put(t.Context(), nodes))
+		requirePut(t, s.Nodes.Put, nodes)
 		require.NoError(t, s.Nodes.KeepUntil(t.Context(), "-/f", s.now.Add(time.Hour), rev))
 	}
 	deleted := func() (n int64) {
@@ -144,7 +144,7 @@ func TestALateProcessDoesNotHaveTheRecordsOfAFlowDeletedThatGoesOn(t *testing.T)
 	}
 	over(3)
 	require.EqualValues(t, 2, deleted())
-	require.NoError(t, s.Nodes.Put(t.Context(), []*graph.Node{{ID: "-/f/b", FlowID: "-/f", Node: "b", Status: graph.NodeReady, Rev: 4, At: s.now, CreatedAt: s.now}}))
+	requirePut(t, s.Nodes.Put, []*graph.Node{{ID: "-/f/b", FlowID: "-/f", Node: "b", Status: graph.NodeReady, Rev: 4, At: s.now, CreatedAt: s.now}})
 	require.NoError(t, s.Nodes.KeepUntil(t.Context(), "-/f", time.Time{}, 4))
 	require.Zero(t, deleted())
 	over(3)

@@ -76,8 +76,6 @@ type workEventLine struct {
 
 func workerLine(e *consumer.Event) workEventLine {
 	ms := float64(time.Millisecond)
-	if e.ExecID != "" {
-		e.ExecID = input.ShownExecID(e.ExecID)
-	}
+	e.ExecID = input.ShownExecID(e.ExecID)
 	return workEventLine{Event: e, LateMS: float64(e.Late) / ms, RanMS: float64(e.Ran) / ms}
 }

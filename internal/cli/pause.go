@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -92,14 +91,10 @@ func (a *app) warnUnknown(ctx context.Context, c *connection, types []string) er
 
 // unserved is the warning about a type without a definition and without a live worker.
 func unserved(typ string) string {
-	switch typ {
-	case builtin.HTTP.Name():
-		return "no live worker runs http; start one: mscheduler work"
-	case builtin.Exec.Name():
-		return "no live worker runs exec; start one with --allow-exec"
-	default:
-		return fmt.Sprintf("unknown type %q: no definition and no live worker", typ)
+	if start := human.WorkFor(typ); start != "" {
+		return fmt.Sprintf("no live worker runs %s; start one: %s", typ, start)
 	}
+	return fmt.Sprintf("unknown type %q: no definition and no live worker", typ)
 }
 
 // warnUnserved warns about types of sent tasks that have no definition and no live worker. The

@@ -46,10 +46,10 @@ func TestExplainKnowsWhatConditionsAndLimitsKeepBack(t *testing.T) {
 
 func TestWaitingTasksOfTheBuiltInTypesNameTheWorkerThatTheyNeed(t *testing.T) {
 	s := newSession(t)
-	require.Contains(t, s.ok("send", "exec", "--key", "k", "--args", `{"argv":["true"]}`).stderr, "no live worker runs exec; start one with --allow-exec")
+	require.Contains(t, s.ok("send", "exec", "--key", "k", "--args", `{"argv":["true"]}`).stderr, "no live worker runs exec; start one: mscheduler work --allow-exec")
 	require.Contains(t, s.ok("task", "explain", "exec/k").stdout, "Start a worker that handles exec: mscheduler work --allow-exec. It finds the task by itself.")
 	require.Contains(t, s.ok("send", "http", "--key", "k", "--args", `{"url":"http://127.0.0.1:1/"}`).stderr, "no live worker runs http; start one: mscheduler work")
-	require.Contains(t, s.ok("task", "explain", "http/k").stdout, "Start a worker that handles http. It finds the task by itself.")
+	require.Contains(t, s.ok("task", "explain", "http/k").stdout, "Start a worker that handles http: mscheduler work. It finds the task by itself.")
 }
 
 func TestTheTutorialShowsWhatExplainPrints(t *testing.T) {

@@ -270,10 +270,11 @@ func (r *report) unlessOfNode(format string, args ...any) {
 
 // needed says what a worker must do to serve the task's type.
 func (r *report) needed() string {
-	if r.Task.Type == "exec" { // off in `mscheduler work`, unless a person allows it
-		return "handles exec: mscheduler work --allow-exec"
+	needed := "handles " + r.Task.Type
+	if start := human.WorkFor(r.Task.Type); start != "" {
+		needed += ": " + start
 	}
-	return "handles " + r.Task.Type
+	return needed
 }
 
 func (r *report) othersHandle() string {

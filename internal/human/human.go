@@ -114,6 +114,18 @@ func FlowID(id string) string { return withoutTenant(id, 0) }
 // FlowArg is the id as an argument of a command, as [TaskArg].
 func FlowArg(id string) string { return argument(FlowID(id)) }
 
+// WorkFor is the command that starts a worker for a built-in type; "" for any other type.
+func WorkFor(typ string) string {
+	switch typ {
+	case "http":
+		return "mscheduler work"
+	case "exec": // off unless a person allows it
+		return "mscheduler work --allow-exec"
+	default:
+		return ""
+	}
+}
+
 // PlanID is the id of a plan as people write it: nightly for -/nightly, which has no tenant.
 func PlanID(id string) string { return withoutTenant(id, 0) }
 

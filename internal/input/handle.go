@@ -68,8 +68,11 @@ func ParseHandle(s string) (Handle, error) {
 
 // ShownExecID returns what is shown of an exec_id: the same text for the same id, and not the way back.
 // Whoever knows the id itself can make the handle, which is the token that completes the execution. Tasks
-// claimed in one batch share it, so it is hidden after the end of an execution, too.
+// claimed in one batch share it, so it is hidden after the end of an execution, too. "" = there is none.
 func ShownExecID(execID string) string {
+	if execID == "" {
+		return ""
+	}
 	sum := sha256.Sum256([]byte(execID))
 	return hex.EncodeToString(sum[:8])
 }

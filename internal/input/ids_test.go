@@ -80,3 +80,9 @@ func TestTokensOrderAsTheirText(t *testing.T) {
 		require.Equal(r, a.Compare(b), -b.Compare(a))
 	})
 }
+
+// An event of no execution names none.
+func TestOnlyAnExecIDIsHidden(t *testing.T) {
+	require.Empty(t, ShownExecID(""))
+	require.NotContains(t, ShownExecID("claim-1"), "claim")
+}

@@ -31,9 +31,7 @@ func Task(raw bson.Raw) (json.RawMessage, error) {
 
 // Event is an event of a task as people may see it.
 func Event(e model.TaskEvent) model.TaskEvent {
-	if e.ExecID != "" {
-		e.ExecID = input.ShownExecID(e.ExecID)
-	}
+	e.ExecID = input.ShownExecID(e.ExecID)
 	return e
 }
 

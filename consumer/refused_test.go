@@ -20,6 +20,14 @@ func refused(skip, times int) proxy.Rule {
 	return proxy.Rule{Command: "update", Collection: "tasks", Skip: skip, Times: times, Do: proxy.Refuse, Code: 13}
 }
 
+// lastingly refuses all updates of tasks but the first, by an error that does not say whether a person must
+// mend it.
+func lastingly() proxy.Rule {
+	r := refused(1, -1)
+	r.Code = 391
+	return r
+}
+
 // different makes the write of a task a statement of its own.
 func different(i int) func(*model.Task) {
 	return func(t *model.Task) { t.Rev = int64(i + 1) }
@@ -28,7 +36,7 @@ func different(i int) func(*model.Task) {
 // The server refuses one of the commands of a batch. What the other one has won runs, and the error is
 // reported for the rest.
 func TestClaimsRunThoughACommandOfTheirBatchWasRefused(t *testing.T) {
-	for name, times := range map[string]int{"once": 1, "from then on": -1} {
+	for name, rule := range map[string]proxy.Rule{"once": refused(1, 1), "from then on": refused(1, -1), "perhaps not for long": lastingly()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, nil)
@@ -36,16 +44,35 @@ func TestClaimsRunThoughACommandOfTheirBatchWasRefused(t *testing.T) {
 			for i := range tasks {
 				tasks[i] = put(t, w.c, fmt.Sprint(i), different(i))
 			}
-			w.px.Set(refused(1, times))
+			w.px.Set(rule)
 			w.c.claiming.Lock()
 			out, err := w.c.claim(t.Context(), tasks, nil)
 			w.c.claiming.Unlock()
 			w.px.Clear()
-			require.Equal(t, store.Fatal, store.Classify(err))
+			require.True(t, store.Final(err))
 			require.Len(t, out.Won, inTwo/2)
 			require.Equal(t, inTwo/2, w.c.held.count().all)
 		})
 	}
+}
+
+// A lease that ends with the deadline cannot be extended, so only the answer to the claim says that a majority
+// has it.
+func TestAClaimDoesNotRunThatAFailoverMayUndo(t *testing.T) {
+	w := newWorld(t, nil)
+	task := put(t, w.c, "a", func(t *model.Task) { t.Options.ExecutionTimeout = time.Second })
+	rule := refused(0, -1)
+	rule.Do = proxy.RefuseAfter
+	claimed := w.px.Set(proxy.Rule{Command: "update", Collection: "tasks", Do: proxy.CutAfter})
+	w.px.Set(rule)
+	w.c.claiming.Lock()
+	out, err := w.c.claim(t.Context(), []*model.Task{task}, nil)
+	w.c.claiming.Unlock()
+	w.px.Clear()
+	require.Equal(t, 1, claimed.Sprung())
+	require.Equal(t, store.Fatal, store.Classify(err))
+	require.Empty(t, out.Won)
+	require.Len(t, w.get(task.ID).WorkerStates, 1, "it is there, and its lease lapses")
 }
 
 func TestTakeoversRunThoughACommandOfTheirBatchWasRefused(t *testing.T) {

@@ -311,7 +311,7 @@ func (c *Consumer) followsUnknown(both []*following, stamp store.Stamp, err erro
 	}
 	for _, f := range both {
 		claimed, unanswered := c.claimer.Settle([]store.Write{f.claim}, f.s.execID, err)
-		if unanswered != nil {
+		if len(claimed) == 0 || !claimed[0].Applied && unanswered != nil {
 			c.settleSuccessor(f.x, unknowable)
 			continue
 		}

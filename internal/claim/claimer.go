@@ -47,6 +47,10 @@ type Claimer struct {
 // callTime bounds one call of the database.
 const callTime = 20 * time.Second
 
+// mostRefusals is how often a question is refused for a reason that this release does not know before nobody
+// asks it again.
+const mostRefusals = 5
+
 // Bid is a try to claim some of the tasks that a worker has found.
 type Bid struct {
 	ExecID string        // of all executions that it wins
@@ -311,7 +315,7 @@ func (c *Claimer) write(ctx context.Context, claims []store.Write, execID string
 	for i, w := range settled {
 		written[of[i]] = w
 	}
-	if store.Classify(err) == store.Fatal {
+	if store.Final(err) {
 		unsettled = err
 	}
 	return written, true, unsettled
@@ -333,14 +337,21 @@ func (c *Claimer) Settle(claims []store.Write, execID string, err error) (writte
 }
 
 // insist repeats a question until the server answers it, or for as long as lost answers are asked
-// about.
+// about. It gives up when the server refuses the question: at once for a reason that a person must mend.
 func (c *Claimer) insist(ask func(context.Context) error) error {
+	refusals := 0
 	for pause := c.BackOff(); ; pause(c.Unsure) {
 		call, cancel := context.WithTimeout(c.Unsure, callTime)
 		err := ask(call)
 		cancel()
 		c.Report(err)
 		if err == nil || c.Unsure.Err() != nil || store.Classify(err) == store.Fatal {
+			return err
+		}
+		if store.Final(err) {
+			refusals++
+		}
+		if refusals == mostRefusals {
 			return err
 		}
 	}

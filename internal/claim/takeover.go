@@ -133,12 +133,12 @@ func (c *Claimer) takeOverSingly(ctx context.Context, writes []store.Write, exec
 			written = append(written, store.Written{Held: true})
 		case store.Final(err) && !store.Denied(err): // the others go on
 			written = append(written, store.Written{Refused: err})
-		case store.Classify(err) == store.Fatal:
+		case store.Final(err):
 			return written, current, err
 		default:
 			one := writes[i : i+1]
 			settled, err := c.Settle(one, execID, err)
-			if err != nil {
+			if len(settled) == 0 || !settled[0].Applied && err != nil {
 				return written, current, err
 			}
 			after, err := c.readBack(one)

@@ -128,6 +128,7 @@ func (w *Ends) write(batch []*End, writes []store.Write) ([]store.Written, error
 	for _, e := range batch {
 		shortest = min(shortest, e.Of.Interval())
 	}
+	done := make([]bool, len(batch))
 	service, begin := w.Service(), w.Health.Call
 	for wait := w.Health.NewBackOff(); ; wait.Sleep(service) {
 		ctx, cancel := begin(service, health.CallTimeout)
@@ -135,6 +136,11 @@ func (w *Ends) write(batch []*End, writes []store.Write) ([]store.Written, error
 		written, err := w.Store.Tasks.Writes(store.For(ctx, store.Ending), writes, min(shortest/4, Search))
 		cancel()
 		w.Health.Report(err)
+		for i, r := range written {
+			if done[i] = done[i] || r.Applied; done[i] { // by a try before, whose other commands failed
+				written[i] = store.Written{Applied: true}
+			}
+		}
 		switch {
 		case err == nil:
 			w.Store.Measure.EndBatch.Observe(len(writes))
@@ -143,7 +149,13 @@ func (w *Ends) write(batch []*End, writes []store.Write) ([]store.Written, error
 			}
 			return written, nil
 		case service.Err() != nil:
-			w.giveUpAll(batch, err)
+			for i, e := range batch {
+				if done[i] {
+					e.applied(writes[i].After)
+				} else {
+					w.giveUp(e, err)
+				}
+			}
 			return nil, err
 		case store.Final(err) && len(writes) > 1 && !store.Denied(err):
 			return w.writeHalves(batch, writes)

@@ -124,9 +124,10 @@ func TestAnEndThatAnotherWriteCrossedIsDecidedAgain(t *testing.T) {
 	require.Greater(t, e.newest().Rev, e.Claimed.Rev)
 }
 
+const inTwo = 500 // statements are two commands
+
 // The server refuses one of two commands, and all that follow.
 func TestEndsAreToldThoughACommandOfTheirBatchWasRefused(t *testing.T) {
-	const inTwo = 500 // statements are two commands
 	px := testdb.Behind(t)
 	px.Patient()
 	w, _ := roomOn(t, testdb.Through(t, px))
@@ -187,6 +188,38 @@ func TestEachEndOfABatchIsLeftWhenTheProcessWaitsNoLonger(t *testing.T) {
 		heard[what]++
 	}
 	require.Equal(t, map[string]int{"ended: Success": 2, "left": 2}, heard)
+}
+
+// One of two commands was carried out. The other one failed, and so does all that is tried again.
+func TestAnEndThatIsWrittenIsToldWhenTheProcessWaitsNoLonger(t *testing.T) {
+	px := testdb.Behind(t)
+	px.Patient()
+	w, _ := roomOn(t, testdb.Through(t, px))
+	service, end := context.WithCancel(t.Context())
+	w.Service = func() context.Context { return service }
+	ends, told := make([]*End, inTwo), make(chan string, inTwo)
+	for i := range ends {
+		e, l := w.claimed(t, fmt.Sprint(i))
+		e.Out, l.heard = lifecycle.Failed(failkind.Fatal, fmt.Sprint(i)), told
+		ends[i] = e
+	}
+	const queryPlanKilled = 175 // it may pass
+	failing := proxy.Rule{Command: "update", Do: proxy.Refuse, Code: queryPlanKilled}
+	px.Set(failing)
+	px.Set(proxy.Rule{Command: "update", Do: proxy.Pass})
+	failing.Times = -1
+	again := px.Set(failing)
+	go func() {
+		<-again.Hit()
+		end()
+	}()
+	w.flush(ends)
+	close(told)
+	heard := map[string]int{}
+	for what := range told {
+		heard[what]++
+	}
+	require.Equal(t, map[string]int{"ended: Failure": inTwo / 2, "left": inTwo / 2}, heard)
 }
 
 func TestAParkThatARequestToCancelCrossedIsAnEnd(t *testing.T) {

@@ -175,7 +175,7 @@ func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
 	for i := range pings { // answered pings count, whatever the results of the others
 		prove(&pings[i])
 	}
-	if (err == nil || store.Classify(err) == store.Fatal) && len(unsure) > 0 { // of one of several commands, perhaps
+	if (err == nil || store.Final(err)) && len(unsure) > 0 { // of one of several commands, perhaps
 		// The search for held documents may have taken all of the time. This read waits for nobody,
 		// so it has a time of its own.
 		look, cancel := k.cfg.Health.Call(ctx, limit)
@@ -194,7 +194,7 @@ func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
 	}
 	if err == nil {
 		k.batches.Add(1)
-	} else if ctx.Err() == nil && store.Classify(err) == store.Fatal {
+	} else if ctx.Err() == nil && store.Final(err) {
 		k.cfg.Log.Error().Err(err).Msg("could not ping; retrying")
 	}
 	return err == nil

@@ -139,9 +139,11 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.LimitOf) error
 	}
 	written, err := g.store.Tasks.Writes(ctx, writes, store.Patience)
 	for i, w := range written {
-		if w.Held { // the next look passes over it
+		switch {
+		case w.Unanswered: // the next sweep looks again
+		case w.Held: // the next look passes over it
 			g.lookAt(store.LimitOf{Type: typ, Key: writes[i].Before.Options.LimitKey}, now.Add(passedPause))
-		} else if g.Admitted != nil {
+		case g.Admitted != nil:
 			g.Admitted(writes[i].After)
 		}
 	}

@@ -58,8 +58,8 @@ func (s *Tasks) SaveSteps(ctx context.Context, writes []StepWrite, search time.D
 	if x.clean {
 		return collect(writes, func(w StepWrite) SavedStep { return SavedStep{Step: w.Step} }), nil
 	}
-	// No command has waited until a majority has what is there of the held ones.
-	saved, err := s.lookAtSteps(ctx, writes, len(x.held) > 0)
+	// No command has waited until a majority has what is there of the held and the refused ones.
+	saved, err := s.lookAtSteps(ctx, writes, len(x.held) > 0 || denied != nil)
 	for i := range saved {
 		if why := cmp.Or(x.refused[writes[i].ID], denied); why != nil && saved[i].Missed {
 			saved[i].Missed, saved[i].Refused = false, why

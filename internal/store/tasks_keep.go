@@ -28,14 +28,14 @@ type Ping struct {
 	// Missed is set by [Tasks.Extend]: the lease is not known to be extended, because
 	// somebody else holds the document, or because of the error.
 	Missed bool
-	held   bool // somebody else holds the document
+	held   bool // no command has waited until a majority has the lease: somebody else holds the document, or there was an error
 }
 
-// Pings is [Tasks.Extend] and [Tasks.Lost]. A fatal error, of one of several commands perhaps, does
+// Pings is [Tasks.Extend] and [Tasks.Lost]. A final error, of one of several commands perhaps, does
 // not hide what became of the others.
 func (s *Tasks) Pings(ctx context.Context, pings []Ping, search time.Duration) (lost []Ping, err error) {
 	unsure, err := s.Extend(ctx, pings, search)
-	if err != nil && Classify(err) != Fatal {
+	if err != nil && !Final(err) {
 		return nil, err
 	}
 	lost, unread := s.Lost(ctx, unsure)
@@ -73,7 +73,7 @@ func (s *Tasks) Extend(ctx context.Context, pings []Ping, search time.Duration) 
 	nothing := x.unsure == nil
 	for i := range pings {
 		p := &pings[i]
-		p.held = x.held[p.ID]
+		p.held = x.held[p.ID] || err != nil
 		if p.Missed = nothing || x.unsure[p.ID]; p.Missed {
 			unsure = append(unsure, p)
 		}

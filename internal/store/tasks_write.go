@@ -298,7 +298,7 @@ func lapsedGuard(execID string, now time.Time) bsoncore.Document {
 // fence: whatever the lost command has not reached gets another rev, so it never will.
 // Then a ping by exec id, a majority write that a failover cannot undo. Then a look.
 // The caller repeats it until it is answered. A document that is held by now is not won: if
-// the claim is there after all, its lease lapses. A fatal error, of one of several commands
+// the claim is there after all, its lease lapses. A final error, of one of several commands
 // perhaps, hides no claim that was won: that is Applied, and the others are Unanswered.
 func (s *Tasks) SettleClaim(ctx context.Context, writes []Write, execID string) ([]Written, error) {
 	fences := make([]Write, len(writes))
@@ -313,11 +313,11 @@ func (s *Tasks) SettleClaim(ctx context.Context, writes []Write, execID string) 
 		}
 	}
 	_, refused := s.execute(ctx, group(fences), Patience)
-	if refused != nil && Classify(refused) != Fatal {
+	if refused != nil && !Final(refused) {
 		return nil, refused
 	}
 	_, err := s.Pings(ctx, pings, Patience)
-	if err != nil && Classify(err) != Fatal {
+	if err != nil && !Final(err) {
 		return nil, err
 	}
 	refused = cmp.Or(refused, err)

@@ -27,7 +27,7 @@ func TestAFetchWaitsAMomentForClaimsThatRanOutOfTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := testdb.New(t)
-			w, o := prepared(t, db)
+			w, o := preparedAt(t, testdb.URI(t), db)
 			w.patience = c.patience
 			ids := bson.A{put(t, w, "a", nil).ID, put(t, w, "b", nil).ID}
 			session, err := db.Client().StartSession()

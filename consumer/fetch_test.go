@@ -54,11 +54,11 @@ func hasBound(filter bson.Raw) bool {
 	return err == nil && from.Type == bson.TypeDateTime && filter.Lookup("priority").Type == bson.TypeInt32
 }
 
-// newAsking makes a consumer whose queries are kept.
+// newAsking makes a consumer whose queries are kept. No command runs out of its time.
 func newAsking(t *testing.T) (*Consumer, *asked) {
 	t.Helper()
 	a := &asked{}
-	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{Started: a.started}))
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.BehindPatient(t).URI()).SetMonitor(&event.CommandMonitor{Started: a.started}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 	c, _ := prepared(t, testdb.New(t))

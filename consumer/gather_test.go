@@ -44,12 +44,12 @@ func TestEndsGatherOnlyWhileManyMoreAreAboutToCome(t *testing.T) {
 }
 
 // gathering is a worker whose ends gather without a limit of time, and a producer. It counts
-// the commands that write ends.
+// the commands that write ends. None runs out of its time.
 func gathering(t *testing.T, concurrency int) (c *Consumer, p *producer.Producer, writes *atomic.Int64) {
 	t.Helper()
 	db := testdb.New(t)
 	writes = &atomic.Int64{}
-	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.BehindPatient(t).URI()).SetMonitor(&event.CommandMonitor{
 		Started: func(ctx context.Context, e *event.CommandStartedEvent) {
 			if call, ok := store.CallOf(ctx); ok && call.Purpose == store.Ending && e.CommandName == "update" {
 				writes.Add(1)

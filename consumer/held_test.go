@@ -39,7 +39,7 @@ func TestAHeldTaskKeepsNoPermitOfItsType(t *testing.T) {
 	g := newGauge(19)
 	var mu sync.Mutex
 	var ran []string
-	_, start := crewOf(t, db, 1, Config{}, map[string]func(*Task[int]){
+	_, start := crewAt(t, testdb.URI(t), db, 1, Config{}, map[string]func(*Task[int]){
 		limitedType: func(task *Task[int]) {
 			g.during(func() {
 				mu.Lock()

@@ -72,11 +72,18 @@ func (o *told) of(t *testing.T, do func() error) map[string]int {
 
 const quietType = "quiet"
 
-// newQuiet makes a consumer on a database of its own, and what it sends is counted.
+// newQuiet makes a consumer on a database of its own, and what it sends is counted. No command runs out of its
+// time.
 func newQuiet(t *testing.T, db *mongo.Database, cfg Config) (*Consumer, *told) {
 	t.Helper()
+	return newQuietAt(t, testdb.BehindPatient(t).URI(), db, cfg)
+}
+
+// newQuietAt is [newQuiet] with a connection string of the database's deployment.
+func newQuietAt(t *testing.T, uri string, db *mongo.Database, cfg Config) (*Consumer, *told) {
+	t.Helper()
 	o := &told{sent: map[string]int{}}
-	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{Started: o.started}))
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetMonitor(&event.CommandMonitor{Started: o.started}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 	cfg.Database = client.Database(db.Name())
@@ -89,7 +96,13 @@ func newQuiet(t *testing.T, db *mongo.Database, cfg Config) (*Consumer, *told) {
 // prepared is one whose loops do not run: the test calls what they call.
 func prepared(t *testing.T, db *mongo.Database) (*Consumer, *told) {
 	t.Helper()
-	c, o := newQuiet(t, db, Config{})
+	return preparedAt(t, testdb.BehindPatient(t).URI(), db)
+}
+
+// preparedAt is [prepared] with a connection string of the database's deployment.
+func preparedAt(t *testing.T, uri string, db *mongo.Database) (*Consumer, *told) {
+	t.Helper()
+	c, o := newQuietAt(t, uri, db, Config{})
 	require.NoError(t, c.start(t.Context()))
 	require.NoError(t, c.prepare(t.Context()))
 	t.Cleanup(func() {

@@ -31,8 +31,14 @@ type crewmate struct {
 }
 
 // crewOf makes n workers that serve the types by the handlers; the returned function starts
-// them. They end with the test.
+// them. They end with the test. No command runs out of its time.
 func crewOf(t *testing.T, db *mongo.Database, n int, cfg Config, handlers map[string]func(*Task[int])) (crew []crewmate, start func()) {
+	t.Helper()
+	return crewAt(t, testdb.BehindPatient(t).URI(), db, n, cfg, handlers)
+}
+
+// crewAt is [crewOf] with a connection string of the database's deployment.
+func crewAt(t *testing.T, uri string, db *mongo.Database, n int, cfg Config, handlers map[string]func(*Task[int])) (crew []crewmate, start func()) {
 	t.Helper()
 	for i := range n {
 		o := &told{sent: map[string]int{}}
@@ -47,7 +53,7 @@ func crewOf(t *testing.T, db *mongo.Database, n int, cfg Config, handlers map[st
 				o.mu.Unlock()
 			}
 		}
-		client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{Started: searches}))
+		client, err := mongo.Connect(options.Client().ApplyURI(uri).SetMonitor(&event.CommandMonitor{Started: searches}))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 		cfg.Database, cfg.WorkerID, cfg.ShutdownTimeout = client.Database(db.Name()), fmt.Sprint("w", i), -1

@@ -62,7 +62,7 @@ func (w *world) pass(d time.Duration) {
 }
 
 // newWorld has a worker that is prepared and whose loops do not run. hello changes what the
-// server says of itself; nil = nothing.
+// server says of itself; nil = nothing. No command runs out of its time.
 func newWorld(t *testing.T, hello func(bson.M)) *world {
 	t.Helper()
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -73,6 +73,7 @@ func newWorld(t *testing.T, hello func(bson.M)) *world {
 	w.px, err = proxy.Start(server.URI())
 	require.NoError(t, err)
 	t.Cleanup(w.px.Close)
+	w.px.Patient()
 	w.hello(hello)
 	client, err := mongo.Connect(options.Client().ApplyURI(w.px.URI()))
 	require.NoError(t, err)

@@ -154,7 +154,7 @@ func TestATaskThatNamesAWorkerIsFetchedByItAmongManyOthers(t *testing.T) {
 }
 
 func TestWorkersThatFetchAtOnceGetEachTaskOnceAndInFewCommands(t *testing.T) {
-	px := testdb.Behind(t)
+	px := testdb.BehindPatient(t)
 	b := setupOn(t, testdb.Through(t, px))
 	const workers, each = 40, 5
 	for i := range workers * each {

@@ -16,7 +16,7 @@ import (
 
 // The permit for which a held task would have been fetched is for the others of its type.
 func TestAHeldTaskKeepsNoPermitFromOthers(t *testing.T) {
-	b := setup(t)
+	b := setupOn(t, testdb.New(t))
 	_, err := admin.New(b.sender).PutType(t.Context(), model.TaskType{Code: mailType.Name(), MaxRunning: 1})
 	require.NoError(t, err)
 	held := b.send(mail{}, producer.Priority(9)).ID

@@ -25,7 +25,7 @@ type receipt struct {
 var mailType = model.NewType[mail, receipt]("mail")
 
 // bundle is what most tests need: a puller, a producer of the same process, and a worker that
-// is not pulled for, on a database of their own.
+// is not pulled for, on a database of their own. No command runs out of its time.
 type bundle struct {
 	*fakeworker.Worker
 	t      *testing.T
@@ -36,7 +36,7 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	return setupOn(t, testdb.New(t))
+	return setupOn(t, testdb.Patient(t))
 }
 
 func setupOn(t *testing.T, db *mongo.Database) *bundle {

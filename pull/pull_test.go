@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/embedded"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -58,7 +59,7 @@ func (s *sundial) jump(d time.Duration) {
 	s.server = s.server.Add(d)
 }
 
-// process is a process that fetches from a server with the same clock.
+// process is a process that fetches from a server with the same clock. No command runs out of its time.
 type process struct {
 	*Puller
 	sender *producer.Producer
@@ -76,7 +77,11 @@ func newProcess(t *testing.T) *process {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
 	p := &process{sundial: s, t: t}
-	client, err := mongo.Connect(options.Client().ApplyURI(server.URI()).SetMonitor(&event.CommandMonitor{
+	px, err := proxy.Start(server.URI())
+	require.NoError(t, err)
+	t.Cleanup(px.Close)
+	px.Patient()
+	client, err := mongo.Connect(options.Client().ApplyURI(px.URI()).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if e.CommandName == "update" || e.CommandName == "findAndModify" {
 				p.writes.Add(1)

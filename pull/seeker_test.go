@@ -20,7 +20,7 @@ import (
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-// looker is a process that fetches, and the queries for due tasks that it sent.
+// looker is a process that fetches, and the queries for due tasks that it sent. No command runs out of its time.
 type looker struct {
 	*bundle
 	mu    sync.Mutex
@@ -30,7 +30,7 @@ type looker struct {
 func newLooker(t *testing.T) *looker {
 	t.Helper()
 	l := &looker{}
-	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.BehindPatient(t).URI()).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			filter, ok := e.Command.Lookup("filter").DocumentOK()
 			if _, err := filter.LookupErr("due_at"); e.CommandName == "find" && ok && err == nil {

@@ -95,10 +95,11 @@ func (m message) answered(doc bson.Raw) message {
 	return out
 }
 
-// prolong replaces the time limit of a command that has one.
+// prolong replaces the time limit of a command that has one. That of a getMore is how long a change stream waits for
+// events, and stays.
 func (m message) prolong(limit time.Duration) {
 	_, doc, err := m.body()
-	if err != nil {
+	if err != nil || doc.Lookup("getMore").Type != 0 {
 		return
 	}
 	switch v := doc.Lookup("maxTimeMS"); v.Type { // its value is part of the message

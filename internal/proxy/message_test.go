@@ -9,11 +9,20 @@ import (
 )
 
 func TestThePatientGiveACommandWithATimeLimitAnHour(t *testing.T) {
-	for name, limit := range map[string]any{"of 32 bits": int32(150), "of 64 bits": int64(150), "none": nil} {
+	for name, c := range map[string]struct {
+		command string
+		limit   any
+		want    int64
+	}{
+		"of 32 bits":          {"update", int32(150), 3_600_000},
+		"of 64 bits":          {"update", int64(150), 3_600_000},
+		"none":                {"update", nil, 0},
+		"a wait for an event": {"getMore", int64(150), 150},
+	} {
 		t.Run(name, func(t *testing.T) {
-			command := bson.D{{Key: "update", Value: "tasks"}, {Key: "$db", Value: "d"}}
-			if limit != nil {
-				command = append(command, bson.E{Key: "maxTimeMS", Value: limit})
+			command := bson.D{{Key: c.command, Value: "tasks"}, {Key: "$db", Value: "d"}}
+			if c.limit != nil {
+				command = append(command, bson.E{Key: "maxTimeMS", Value: c.limit})
 			}
 			doc, err := bson.Marshal(command)
 			require.NoError(t, err)
@@ -24,11 +33,9 @@ func TestThePatientGiveACommandWithATimeLimitAnHour(t *testing.T) {
 			_, sent, err := m.body()
 			require.NoError(t, err)
 			got, ok := sent.Lookup("maxTimeMS").AsInt64OK()
-			require.Equal(t, limit != nil, ok)
-			if ok {
-				require.EqualValues(t, 3_600_000, got)
-			}
-			require.Equal(t, "tasks", sent.Lookup("update").StringValue(), "all else is as it was")
+			require.Equal(t, c.limit != nil, ok)
+			require.Equal(t, c.want, got)
+			require.Equal(t, "tasks", sent.Lookup(c.command).StringValue(), "all else is as it was")
 			require.Len(t, sent, len(doc))
 		})
 	}

@@ -50,18 +50,24 @@ func Behind(t testing.TB) *proxy.Proxy {
 	return p
 }
 
+// BehindPatient is [Behind] with a proxy that is patient: no command runs out of its time.
+func BehindPatient(t testing.TB) *proxy.Proxy {
+	t.Helper()
+	p := Behind(t)
+	p.Patient()
+	return p
+}
+
 // Through is [New] behind the proxy.
 func Through(t testing.TB, p *proxy.Proxy) *mongo.Database {
 	t.Helper()
 	return engine.Connect(t, p.URI()).Database(New(t).Name())
 }
 
-// Patient is [New] behind a [proxy.Proxy] that is patient: no command runs out of its time.
+// Patient is [New] behind the proxy of [BehindPatient].
 func Patient(t testing.TB) *mongo.Database {
 	t.Helper()
-	p := Behind(t)
-	p.Patient()
-	return Through(t, p)
+	return Through(t, BehindPatient(t))
 }
 
 // Closes calls a Close that must succeed when the test is over, and gives it ten seconds.

@@ -107,13 +107,7 @@ func (l *chain) until(t *testing.T, trap *proxy.Trap) {
 	t.Helper()
 	l.begin(t, time.Minute)
 	for {
-		l.handlerOf(limitedType).ran.Store(int64(shortHandler)) // as of the executions before
-		for range 400 {
-			if l.hasSuccessor() {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
+		l.prepares()
 		l.end <- ""
 		select {
 		case <-trap.Hit():
@@ -123,6 +117,22 @@ func (l *chain) until(t *testing.T, trap *proxy.Trap) {
 			t.Fatalf("no end takes a claim along: %+v", l.Stats())
 		}
 	}
+}
+
+// short makes the type one of short handlers.
+func (l *chain) short() { l.handlerOf(limitedType).ran.Store(int64(shortHandler)) }
+
+// prepares waits a moment until what runs is prepared to be followed, and reports whether it is. Once a second a
+// permit is left to others, and then it never is.
+func (l *chain) prepares() bool {
+	l.short()
+	for range 400 {
+		if l.hasSuccessor() {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
 }
 
 // hasSuccessor is that of a crewmate.

@@ -90,9 +90,11 @@ func TestADrainedWorkerFinishesWhatItHoldsAndClaimsNothingUntilItIsResumed(t *te
 	a.send(2)
 	a.turn <- struct{}{}
 	require.Eventually(t, func() bool { return c.Stats().Finished == 1 && c.held.count().all == 0 }, testdb.Patience, time.Millisecond)
-	found, err := c.store.Tasks.Peek(t.Context(), store.Peek{Due: []string{"asked"}, Until: a.st.Clock.Now()})
-	require.NoError(t, err)
-	require.True(t, found.Due)
+	require.Eventually(t, func() bool {
+		found, err := c.store.Tasks.Peek(t.Context(), store.Peek{Due: []string{"asked"}, Until: c.store.Clock.Now()})
+		require.NoError(t, err)
+		return found.Due
+	}, testdb.Patience, time.Millisecond, "due by the worker's clock")
 	full, err := c.fetch(t.Context())
 	require.NoError(t, err)
 	require.False(t, full)

@@ -96,6 +96,7 @@ func newProcess(t *testing.T) *process {
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 	p.database = client.Database("pull")
 	p.Puller, p.sender = doors(t, p.database, s)
+	p.room.Store.Series.Within = testdb.Patience // or what a slow record had is lost
 	return p
 }
 

@@ -48,7 +48,7 @@ type (
 func furnish(c *core) *Store {
 	s := &Store{
 		core: c, Turns: &Turns{c}, Seats: &Seats{c}, Rates: &Rates{c},
-		Runs: &Runs{c}, Workers: &Workers{c}, Flows: newFlows(c), Nodes: &Nodes{c}, Plans: newPlans(c), Results: &Results{c}, Tokens: &Tokens{c}, Answers: &Answers{c}, Audit: &Audit{core: c}, Series: &Series{c},
+		Runs: &Runs{c}, Workers: &Workers{c}, Flows: newFlows(c), Nodes: &Nodes{c}, Plans: newPlans(c), Results: &Results{c}, Tokens: &Tokens{c}, Answers: &Answers{c}, Audit: &Audit{core: c}, Series: &Series{c, recordTime},
 	}
 	s.Tasks = &Tasks{core: c}
 	s.History = &History{core: c, tasksRoom: s.Tasks}

@@ -15,7 +15,11 @@ import (
 )
 
 // Series is the collection series: what all processes together have done in each slot of time, for charts.
-type Series struct{ *core }
+type Series struct {
+	*core
+	// Within bounds a record: what its caller does next must not wait long, and a stop neither. Tests raise it.
+	Within time.Duration
+}
 
 // SeriesSlot is one document of series: a slot of one type, or of all types together.
 type SeriesSlot struct {
@@ -28,7 +32,6 @@ type SeriesSlot struct {
 	Late  map[string]measure.Histogram `bson:"late"` // of all types together alone, by kind
 }
 
-// recordTime bounds a record: what its caller does next must not wait long, and a stop neither.
 const recordTime = 2 * time.Second
 
 // Record adds to the series what this process has counted in the minute that is over. It costs nothing until then,
@@ -49,7 +52,7 @@ func (s *Series) Record(ctx context.Context, last bool) (done bool) {
 			return added
 		}
 		// What is cut off may have been written, so it would be lost for the series. A record is short.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(Outside(ctx)), recordTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(Outside(ctx)), s.Within)
 		defer cancel()
 		again, err := s.add(ctx, added)
 		if len(again) > 0 && len(again) < len(added) { // others made those slots at the same moment

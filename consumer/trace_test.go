@@ -268,7 +268,7 @@ func TestATaskThatIsSentWithoutASpanStoresNoTrace(t *testing.T) {
 
 func TestATakeoverIsASpanOfItsOwnAndALostLeaseIsLoggedWithItsTrace(t *testing.T) {
 	w := newTracedWorld(t)
-	sent := w.send(t.Context(), producer.Lease(200*time.Millisecond, time.Second))
+	sent := w.send(t.Context(), producer.Lease(200*time.Millisecond, time.Minute))
 	var log bytes.Buffer
 	started, lost, again := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	run := func() (stop func()) {

@@ -91,7 +91,7 @@ func TestAFetchNamesThePriorityInUseAndTheHeadThatItsWorkerSaw(t *testing.T) {
 	require.False(t, bounded(looks[0]), "nothing is known yet")
 	require.Eventually(t, func() bool { // unless a full look is due again
 		_, looks = l.fetch("w", 1)
-		return bounded(looks[0])
+		return len(looks) > 0 && bounded(looks[0])
 	}, testdb.Patience, time.Millisecond)
 	require.EqualValues(t, 3, looks[0].Lookup("priority").AsInt64())
 	require.WithinDuration(t, hour, looks[0].Lookup("due_at", "$gte").Time(), time.Second)

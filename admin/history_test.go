@@ -28,13 +28,13 @@ func (b *bundle) old(ids ...string) {
 
 // archived runs a task to success and moves it to the history. Between a life's beginning and
 // its move lies model.MinRetention at least; here it is what tells two lives apart, a
-// millisecond.
+// millisecond of the producer's clock, which numbers them.
 func (b *bundle) archived(s producer.Sent) {
 	b.t.Helper()
 	b.Run(s.ID, lifecycle.Success(fakeworker.Value(b.t, receipt{Bytes: 7})))
 	b.old(s.ID)
 	b.archive(1)
-	for b.Now().UnixMilli() <= s.Generation {
+	for b.a.room.Store.Clock.Now().UnixMilli() <= s.Generation {
 		time.Sleep(time.Millisecond)
 	}
 }

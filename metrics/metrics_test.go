@@ -333,6 +333,7 @@ func TestNumbersOfTheFleetAreMissingWhileTheDatabaseIsAway(t *testing.T) {
 	client, err := mongo.Connect(options.Client().ApplyURI(proxy.URI()).SetServerSelectionTimeout(50 * time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	testdb.Reached(t, client)
 	m := collector(t, metrics.Config{Database: client.Database(testdb.New(t).Name())})
 	require.Contains(t, scrape(t, m), "rules_online")
 	proxy.Close()

@@ -193,6 +193,7 @@ func TestAwaitOutlastsADatabaseThatIsAway(t *testing.T) {
 	b := setup(t, func(c *Config) {
 		o := options.Client().SetServerSelectionTimeout(50 * time.Millisecond)
 		c.Database = ownClient(t, px.URI(), o).Database(c.Database.Name())
+		testdb.Reached(t, c.Database.Client())
 	})
 	s := b.send(mail{})
 	// The worker works past the proxy.

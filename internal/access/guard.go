@@ -62,8 +62,9 @@ type Guard struct {
 	failures *limiter
 	reads    *groupcommit.Queue[*question]
 	uses     *groupcommit.Queue[string]
-	noted    clock.Seldom // whose use was noted within the last minute
-	issuer   *issuer      // nil = none
+	noted    clock.Seldom  // whose use was noted within the last minute
+	issuer   *issuer       // nil = none
+	callTime time.Duration // of a read, and of a write of uses
 
 	mu sync.Mutex
 	// known and missing are apart, so that ids which somebody made up never displace tokens.
@@ -95,7 +96,7 @@ type answer struct {
 func New(c Config) *Guard {
 	g := &Guard{
 		store: c.Store, log: c.Log, clock: c.Store.Local(), failures: newLimiter(c.Store.Local()),
-		known: map[string]view{}, missing: map[string]clock.Instant{},
+		known: map[string]view{}, missing: map[string]clock.Instant{}, callTime: Window,
 	}
 	g.reads = groupcommit.New(perBatch, g.answer)
 	g.uses = groupcommit.New(usesQueued, g.note)
@@ -236,7 +237,7 @@ func (g *Guard) refresh(ids []string, into map[string]*store.Token) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), Window) // the checks that wait share it
+	ctx, cancel := context.WithTimeout(context.Background(), g.callTime) // the checks that wait share it
 	defer cancel()
 	if err := g.store.FreshClock(ctx); err != nil { // by which expiries are judged
 		return err
@@ -282,7 +283,7 @@ func (g *Guard) Wait(ctx context.Context) error {
 
 // note writes a batch of uses. Who asks when a token was last used may get the time before.
 func (g *Guard) note(ids []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), Window)
+	ctx, cancel := context.WithTimeout(context.Background(), g.callTime)
 	defer cancel()
 	err := g.store.FreshClock(ctx)
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 // unknown is the text of a token that nobody created.
@@ -166,7 +167,7 @@ func TestAFloodOfUnknownTokensCostsFewReads(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return x.reads.Len() == 500 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return x.reads.Len() == 500 }, testdb.Patience, time.Millisecond)
 	x.accepts(good) // and does not wait
 	trap.Release()
 	wg.Wait()
@@ -228,7 +229,7 @@ func TestTheLastUseIsWrittenAtMostOnceAMinute(t *testing.T) {
 	require.NoError(t, x.store.ReadClock(t.Context()))
 
 	// Another process knows nothing of the first one's write, and does not repeat it.
-	other := New(Config{Store: x.open()})
+	other := patient(Config{Store: x.open()})
 	_, err := other.Check(t.Context(), text, "")
 	require.NoError(t, err)
 	require.NoError(t, other.Wait(t.Context()))

@@ -45,12 +45,13 @@ const (
 // The library's own set of remote keys is not used: it keeps keys that the issuer has withdrawn, reads answers
 // of any size, and asks the issuer for each unknown key.
 type keyring struct {
-	from   string
-	caller *httpcall.Caller // nil = a file
-	fresh  time.Duration
-	clock  clock.Clock
-	log    zerolog.Logger
-	reads  *groupcommit.Queue[chan<- struct{}]
+	from     string
+	caller   *httpcall.Caller // nil = a file
+	fresh    time.Duration
+	clock    clock.Clock
+	log      zerolog.Logger
+	reads    *groupcommit.Queue[chan<- struct{}]
+	callTime time.Duration // of one read
 
 	mu    sync.Mutex
 	keys  []jose.JSONWebKey
@@ -61,7 +62,7 @@ type keyring struct {
 }
 
 func newKeyring(from string, remote bool, c clock.Clock, now func() time.Time, log zerolog.Logger) *keyring {
-	k := &keyring{from: from, fresh: Window, clock: c, log: log}
+	k := &keyring{from: from, fresh: Window, clock: c, log: log, callTime: keysTimeout}
 	if remote {
 		k.fresh = keysFresh
 		k.caller = httpcall.New(httpcall.Reach{AllowLinkLocal: true, Proxy: http.ProxyFromEnvironment}, nil, now) // the operator names the host
@@ -174,10 +175,10 @@ func (k *keyring) read() ([]jose.JSONWebKey, error) {
 		return parseKeys(data)
 	}
 	defer k.caller.Close() // the next call is minutes away
-	ctx, cancel := context.WithTimeout(context.Background(), 2*keysTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*k.callTime)
 	defer cancel()
 	none := 0
-	a, err := k.caller.Do(ctx, httpcall.Call{Method: http.MethodGet, URL: k.from, Field: "issuer.jwks", Timeout: keysTimeout, Keep: maxKeysBytes, Redirects: &none})
+	a, err := k.caller.Do(ctx, httpcall.Call{Method: http.MethodGet, URL: k.from, Field: "issuer.jwks", Timeout: k.callTime, Keep: maxKeysBytes, Redirects: &none})
 	switch {
 	case err != nil:
 		return nil, err

@@ -76,13 +76,14 @@ func newGate(t *testing.T, change ...func(*Config)) *gate {
 	}))
 	require.NoError(t, err)
 	testdb.Closes(t, client.Disconnect)
+	testdb.Reached(t, client)
 	x.db = testdb.New(t)
 	x.over = client.Database(x.db.Name())
 	c := Config{Store: x.open(), Log: zerolog.New(x.log)}
 	for _, f := range change {
 		f(&c)
 	}
-	x.Guard = New(c)
+	x.Guard = patient(c)
 	testdb.Closes(t, func(ctx context.Context) error {
 		if err := x.reads.Wait(ctx); err != nil {
 			return err
@@ -90,6 +91,16 @@ func newGate(t *testing.T, change ...func(*Config)) *gate {
 		return x.Wait(ctx)
 	})
 	return x
+}
+
+// patient is a guard that waits for the database and for the issuer however slow the machine is.
+func patient(c Config) *Guard {
+	g := New(c)
+	g.callTime = testdb.Patience
+	if g.issuer != nil {
+		g.issuer.keys.callTime = testdb.Patience
+	}
+	return g
 }
 
 // open is a store on the gate's database, as another process has it.
@@ -118,7 +129,7 @@ func (x *gate) recovers(text string) {
 	require.Eventually(x.t, func() bool {
 		_, err := x.Check(x.t.Context(), text, "192.0.2.1")
 		return err == nil
-	}, 30*time.Second, 10*time.Millisecond)
+	}, testdb.Patience, 10*time.Millisecond)
 }
 
 // count is how many such commands were sent about tokens.

@@ -29,6 +29,7 @@ func process(t *testing.T, uri, database string) *store.Store {
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(300 * time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	testdb.Reached(t, client)
 	s, err := store.Open(store.Config{Database: client.Database(database), Clock: stopped{}})
 	require.NoError(t, err)
 	require.NoError(t, s.Ready(t.Context()))
@@ -39,6 +40,12 @@ func process(t *testing.T, uri, database string) *store.Store {
 
 // minutePasses lets the store's time be in the next minute.
 func minutePasses(s *store.Store) { s.Clock.Skip(measure.Every) }
+
+// back waits until the store reaches its database again.
+func back(t *testing.T, s *store.Store) {
+	t.Helper()
+	require.Eventually(t, func() bool { return s.ReadClock(t.Context()) == nil }, testdb.Patience, 10*time.Millisecond)
+}
 
 // total is what all slots of a type have, by resolution.
 func total(t *testing.T, s *store.Store, typ string) (ended []map[string]int64) {
@@ -169,7 +176,7 @@ func TestWhatCouldNotBeSentIsAddedLater(t *testing.T) {
 	s.Measure.Types.Of("mail").Ended.Of(measure.Success).Add(4)
 	require.False(t, s.Series.Record(t.Context(), false), "once a minute, also where it failed")
 	px.Mend()
-	require.Eventually(t, func() bool { return s.ReadClock(t.Context()) == nil }, testdb.Patience, 10*time.Millisecond)
+	back(t, s)
 	s.Series.Record(t.Context(), true)
 	require.Equal(t, inAll(map[string]int64{"success": 7}), total(t, s, "mail"))
 }
@@ -186,6 +193,7 @@ func TestAWriteWhoseAnswerWasLostCountsOnce(t *testing.T) {
 			require.True(t, s.Series.Record(t.Context(), false))
 			require.Positive(t, trap.Sprung())
 			px.Clear()
+			back(t, s)
 			minutePasses(s)
 			require.True(t, s.Series.Record(t.Context(), false))
 			require.Equal(t, inAll(map[string]int64{"success": 3}), total(t, s, "mail"))

@@ -70,11 +70,29 @@ func Patient(t testing.TB) *mongo.Database {
 	return Through(t, BehindPatient(t))
 }
 
-// Closes calls a Close that must succeed when the test is over, and gives it ten seconds.
+// Reached waits until the client has reached its deployment. A client connects with its first command, which
+// fails where connecting takes longer than the client's server selection.
+func Reached(t testing.TB, client *mongo.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	for {
+		err := client.Ping(ctx, nil)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("waiting for the deployment: %v", err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Closes calls a Close that must succeed when the test is over, and gives it [Patience].
 func Closes(t testing.TB, shut func(context.Context) error) {
 	t.Helper()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
 		if err := shut(ctx); err != nil {
 			t.Fatalf("closing at the end of the test: %v", err)

@@ -91,7 +91,7 @@ func TestTheEndsOfABatchAreToldApart(t *testing.T) {
 }
 
 func TestAnUrgentEndDoesNotWaitForTheOthers(t *testing.T) {
-	w, _ := room(t)
+	w, _ := roomOn(t, testdb.Patient(t))
 	slow, a := w.claimed(t, "a")
 	a.heard = make(chan string) // the batch goes on when somebody listens
 	urgent, b := w.claimed(t, "b")

@@ -20,7 +20,9 @@ import (
 
 func TestAClaimFollowsAnEndInOneCommandAndNeverAnOpenExecution(t *testing.T) {
 	var updates atomic.Int64
-	s, direct := openAs(t, options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+	p := testdb.Behind(t)
+	p.Patient()
+	s, direct := openAs(t, options.Client().ApplyURI(p.URI()).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if e.CommandName == "update" {
 				updates.Add(1)

@@ -355,6 +355,7 @@ func TestAnIssuerThatIsSilentHoldsNobodyUp(t *testing.T) {
 	x, p := issued(t)
 	text := p.token(nil)
 	x.accepts(text)
+	x.issuer.keys.callTime = keysTimeout
 	asked := make(chan struct{}, 10)
 	over := make(chan struct{})
 	t.Cleanup(sync.OnceFunc(func() { close(over) }))

@@ -21,7 +21,7 @@ func behindProxy(t *testing.T, retryWrites bool) (*bundle, *proxy.Proxy) {
 	t.Helper()
 	px := testdb.Behind(t)
 	b := setup(t, func(c *Config) {
-		o := options.Client().SetRetryWrites(retryWrites).SetServerSelectionTimeout(5 * time.Second)
+		o := options.Client().SetRetryWrites(retryWrites).SetServerSelectionTimeout(testdb.Patience)
 		c.Database = ownClient(t, px.URI(), o).Database(c.Database.Name())
 	})
 	b.send(mail{}) // schema and clock

@@ -26,7 +26,7 @@ func TestWaitingGetMoreEndsAtOnce(t *testing.T) {
 			defer s.cursors.mu.Unlock()
 			c := s.cursors.m[id]
 			return c != nil && c.busy
-		}, 10*time.Second, time.Millisecond)
+		}, patience, time.Millisecond)
 		return nc, id
 	}
 	nc, id := open()
@@ -39,7 +39,7 @@ func TestWaitingGetMoreEndsAtOnce(t *testing.T) {
 
 	nc, _ = open()
 	require.NoError(t, nc.Close())
-	require.Eventually(t, func() bool { return len(s.liveConns()) == 0 }, 10*time.Second, time.Millisecond, "nobody waits for a client that left")
+	require.Eventually(t, func() bool { return len(s.liveConns()) == 0 }, patience, time.Millisecond, "nobody waits for a client that left")
 
 	nc, _ = open()
 	require.NoError(t, s.Close()) // would hang for an hour

@@ -107,7 +107,7 @@ func (st *stage) do(t *testing.T, d *datadriven.TestData) string {
 	case "hangup":
 		require.NoError(t, st.conn(t, d).Close())
 		delete(st.conns, arg(d, "conn", "main"))
-		require.Eventually(t, func() bool { return len(st.s.liveConns()) == len(st.conns) }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(st.s.liveConns()) == len(st.conns) }, patience, time.Millisecond)
 	case "restart":
 		st.close(t)
 		st.start(t)

@@ -34,13 +34,16 @@ func start(t testing.TB, opt Options) *Server {
 	return s
 }
 
+// patience is how long a test waits for what must come, as testdb.Patience, which this package cannot import.
+const patience = 2 * time.Minute
+
 // connect returns a driver's client, gone at the end of the test.
 func connect(t testing.TB, s *Server) *mongo.Client {
 	t.Helper()
 	c, err := mongo.Connect(options.Client().ApplyURI(s.URI()))
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		_ = c.Disconnect(ctx)
 	})

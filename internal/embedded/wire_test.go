@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -46,7 +45,7 @@ func TestNonsenseIsRefusedAndOthersGoOn(t *testing.T) {
 		}
 		nc, err := net.Dial("tcp", s.Addr())
 		require.NoError(t, err)
-		require.NoError(t, nc.SetDeadline(clock.System().Now().Add(10*time.Second)))
+		require.NoError(t, nc.SetDeadline(clock.System().Now().Add(patience)))
 		_, err = nc.Write(msg)
 		require.NoError(t, err)
 		require.NoError(t, nc.(*net.TCPConn).CloseWrite())

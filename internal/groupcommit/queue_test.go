@@ -33,7 +33,7 @@ func (g *gate) pass(t *testing.T) []int {
 	case b := <-g.batches:
 		g.release <- struct{}{}
 		return b
-	case <-time.After(5 * time.Second):
+	case <-time.After(2 * time.Minute):
 		require.FailNow(t, "no batch came")
 		return nil
 	}

@@ -11,13 +11,20 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
+// stopped is a machine's clock that a test moves by [store.Clock.Skip].
+type stopped struct{}
+
+func (stopped) Now() time.Time           { return time.Unix(0, 0) }
+func (stopped) Monotonic() time.Duration { return 0 }
+
 // Each process that sees a task that was given its turn asks for the start. Who is late does
 // not undo the turn, by which the claim of who has the start would be refused.
 func TestATaskWhoseStartSomebodyElseHasIsLeftToThem(t *testing.T) {
 	const tolerance = 5 * time.Second
-	first := newSwept(t)
+	first := newSweptBy(t, stopped{})
 	first.limit(model.KeyLimit{RateLimit: &model.RateLimit{Count: 1, Per: 100 * time.Second}})
 	second := first.another()
+	first.store.Clock.Skip(second.store.Clock.Now().Sub(first.store.Clock.Now())) // however long it took to open it
 	now := first.store.Clock.Now()
 	held := lifecycle.HoldBack(lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: "k", Options: model.Options{LimitKey: "c"}}, now), now)
 	_, err := first.store.Tasks.Insert(t.Context(), []*model.Task{held})

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
@@ -26,8 +27,9 @@ func TestMain(m *testing.M) { testdb.Main(m) }
 // swept is a gate of which the test sees the commands.
 type swept struct {
 	*Gate
-	t  *testing.T
-	db *mongo.Database
+	t     *testing.T
+	db    *mongo.Database
+	clock clock.Clock // of the machine
 
 	mu   sync.Mutex
 	sent []bson.Raw
@@ -35,7 +37,12 @@ type swept struct {
 
 func newSwept(t *testing.T) *swept {
 	t.Helper()
-	s := &swept{t: t}
+	return newSweptBy(t, clock.System())
+}
+
+func newSweptBy(t *testing.T, c clock.Clock) *swept {
+	t.Helper()
+	s := &swept{t: t, clock: c}
 	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			s.mu.Lock()
@@ -53,14 +60,14 @@ func newSwept(t *testing.T) *swept {
 // another is a gate of another process.
 func (s *swept) another() *swept {
 	s.t.Helper()
-	o := &swept{t: s.t, db: s.db}
+	o := &swept{t: s.t, db: s.db, clock: s.clock}
 	o.open()
 	return o
 }
 
 func (s *swept) open() {
 	s.t.Helper()
-	st, err := store.Open(store.Config{Database: s.db})
+	st, err := store.Open(store.Config{Database: s.db, Clock: s.clock})
 	require.NoError(s.t, err)
 	require.NoError(s.t, st.Ready(s.t.Context()))
 	require.NoError(s.t, st.ReadClock(s.t.Context()))

@@ -7,22 +7,18 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
-// ahead is the machine's clock, some time later.
-type ahead struct {
-	clock.Clock
-	by time.Duration
-}
+// hand is a clock that stands still until a test moves it.
+type hand struct{ by time.Duration }
 
-func (a *ahead) Now() time.Time           { return a.Clock.Now().Add(a.by) }
-func (a *ahead) Monotonic() time.Duration { return a.Clock.Monotonic() + a.by }
+func (h *hand) Now() time.Time           { return time.Unix(1_700_000_000, 0).Add(h.by) }
+func (h *hand) Monotonic() time.Duration { return 24*time.Hour + h.by }
 
 // fleet is a database of live workers, and the presence of the one named b.
-func fleet(t *testing.T, others ...string) (*Presence, *store.Store, *ahead) {
+func fleet(t *testing.T, others ...string) (*Presence, *store.Store, *hand) {
 	t.Helper()
 	st, err := store.Open(store.Config{Database: testdb.New(t)})
 	require.NoError(t, err)
@@ -30,7 +26,7 @@ func fleet(t *testing.T, others ...string) (*Presence, *store.Store, *ahead) {
 	for _, id := range others {
 		require.NoError(t, st.Workers.Heartbeat(t.Context(), store.Worker{ID: id, Types: []string{"t"}}))
 	}
-	later := &ahead{Clock: clock.System()}
+	later := &hand{}
 	types := []string{"t"}
 	return New(Config{
 		Store: st, Clock: later, Log: zerolog.Nop(), Types: func() []string { return types },

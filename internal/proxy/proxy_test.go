@@ -24,7 +24,7 @@ func setup(t *testing.T) (*proxy.Proxy, *mongo.Collection, *mongo.Collection) {
 	p, err := proxy.Start(testdb.URI(t))
 	require.NoError(t, err)
 	client, err := mongo.Connect(options.Client().ApplyURI(p.URI()).SetRetryWrites(false).SetRetryReads(false).
-		SetServerSelectionTimeout(5 * time.Second))
+		SetServerSelectionTimeout(testdb.Patience))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		p.Clear()

@@ -22,7 +22,7 @@ import (
 // of it, nor ask the server more often than an idle worker may.
 func TestAQuietStreamOutlivesTheTimeoutOfItsClient(t *testing.T) {
 	waits := make(chan int64, 10)
-	o := options.Client().ApplyURI(testdb.URI(t)).SetTimeout(5 * time.Second).SetMonitor(&event.CommandMonitor{
+	o := options.Client().ApplyURI(testdb.URI(t)).SetTimeout(time.Minute).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if e.CommandName == "getMore" {
 				limit, _ := e.Command.Lookup("maxTimeMS").AsInt64OK()
@@ -44,7 +44,12 @@ func TestAQuietStreamOutlivesTheTimeoutOfItsClient(t *testing.T) {
 		woken, err := stream.Next(t.Context(), 10)
 		got <- answer{woken, err}
 	}()
-	require.Equal(t, store.StreamAwait.Milliseconds(), <-waits, "the server waits for as long as a stream's await, not the client's timeout")
+	select {
+	case limit := <-waits:
+		require.Equal(t, store.StreamAwait.Milliseconds(), limit, "the server waits for as long as a stream's await, not the client's timeout")
+	case a := <-got:
+		require.Fail(t, "the stream does not wait", "%v", a.err)
+	}
 	_, err = s.Tasks.Insert(t.Context(), []*model.Task{lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, s.Clock.Now())})
 	require.NoError(t, err)
 	a := <-got

@@ -90,7 +90,7 @@ func TestConcurrentWritersShareATransactionOfTheFile(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.live["t.c"].Len() == writers+1
-	}, 10*time.Second, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 	require.Equal(t, 1, s.Snapshot().Collection("t.c").Len(), "nothing is seen before it is durable")
 	require.NoError(t, hold.Rollback())
 	wg.Wait()

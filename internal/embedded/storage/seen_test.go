@@ -23,7 +23,7 @@ func TestNothingToDoIsSaidOnceTheReasonIsDurable(t *testing.T) {
 		_, there := w.FindID("t.c", id)
 		w.unlock()
 		return there
-	}, 10*time.Second, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 
 	looked := make(chan error)
 	go func() {

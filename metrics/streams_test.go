@@ -31,9 +31,7 @@ func TestStreamsAreCountedByStateWithTheirBacklog(t *testing.T) {
 	stream("train", "goes on", "bad", graph.Continue)
 	var now map[string]float64
 	require.Eventually(t, func() bool { // while a node is linked it may count twice
-		_, err := db.Collection("control").DeleteOne(t.Context(), map[string]any{"_id": "census"}) // it is counted anew
-		require.NoError(t, err)
-		now = scrape(t, m)
+		now = counted(t, db, m)
 		return now["flow_stream_backlog{scene=bus}"] == 9
 	}, testdb.Patience, 5*time.Millisecond, "nobody runs them")
 	require.EqualValues(t, 3, now["flow_streams{scene=bus,state=open}"])
@@ -63,9 +61,7 @@ func TestStreamsAreCountedByStateWithTheirBacklog(t *testing.T) {
 	becomes("bus/stops", func(f *graph.Flow) bool { return f.Status == graph.StatusPending })
 	becomes("bus/ends", func(f *graph.Flow) bool { return f.Status == graph.StatusFinish })
 	becomes("train/goes on", idle)
-	_, err = db.Collection("control").DeleteOne(t.Context(), map[string]any{"_id": "census"}) // it is counted anew
-	require.NoError(t, err)
-	now = scrape(t, m)
+	now = counted(t, db, m)
 	for series, n := range map[string]int{
 		"flow_streams{scene=bus,state=open}": 1, "flow_streams{scene=bus,state=suspended}": 1, "flow_streams{scene=bus,state=closed}": 1,
 		"flow_streams{scene=train,state=open}": 1, "flow_streams{scene=train,state=suspended}": 0, "flow_streams{scene=train,state=closed}": 0,

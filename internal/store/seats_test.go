@@ -6,13 +6,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 func permitted(t *testing.T) *store.Store {
 	t.Helper()
-	s, err := store.Open(store.Config{Database: testdb.New(t)})
+	return permittedBy(t, clock.System())
+}
+
+func permittedBy(t *testing.T, c clock.Clock) *store.Store {
+	t.Helper()
+	s, err := store.Open(store.Config{Database: testdb.New(t), Clock: c})
 	require.NoError(t, err)
 	require.NoError(t, s.Ready(t.Context()))
 	require.NoError(t, s.ReadClock(t.Context()))

@@ -45,8 +45,8 @@ func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule,
 // is [ErrChanged]. The old spec decides current ticks up to now; older undecided ticks are
 // skipped (edited). Secrets given as "***" keep their stored values. A rule that had ended
 // because of EndAt or MaxRuns resumes if the edit gives it more ticks. s.Enabled enables or
-// disables it in the same write, like [Periodic.Enable] and [Periodic.Disable]. A rule that is
-// already disabled stays so.
+// disables it in the same write, like [Periodic.Enable] and [Periodic.Disable]. If it is false, a
+// rule that is already disabled keeps its note.
 func (p *Periodic) Update(ctx context.Context, id string, version int64, s schedule.Spec) (*schedule.Rule, error) {
 	return p.change(ctx, "changing", id, func(r *schedule.Rule, old *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if r.Version != version {

@@ -60,8 +60,8 @@ func ended(id string, rev int64) *model.Task {
 	return &model.Task{ID: id, Generation: 1, Origin: &model.Origin{ID: "n-" + id}, Outbox: []model.OutboxEntry{{Kind: "note", Rev: rev}}, OutboxAt: time.Now()}
 }
 
-// An engine hears of the ends of its own process, and a look may find them, too. It then has read them once more, and
-// their documents, and would store the results of plans a second time.
+// An engine hears of the ends of its own process, and a look may find them, too. It then read them and their
+// documents once more.
 func TestAnEndThatIsHeardAndFoundIsToldOnce(t *testing.T) {
 	t.Parallel()
 	d, p := listening(t)

@@ -106,8 +106,7 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 			next = min(next, turnEnds(now.Sub(at)))
 		}
 	}
-	heard := d.takeHeard() // while the look went on; it may have found some of them
-	ends := slices.Clone(heard)
+	var ends []store.OutboxLife
 	for _, l := range f.ends {
 		id := d.Planner.Of(l)
 		if d.wasTold(l) {
@@ -125,6 +124,8 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 		}
 		ends = append(ends, more...)
 	}
+	heard := d.takeHeard() // while the look went on; it may have found some of them
+	ends = append(slices.Clone(heard), ends...)
 	out, err := d.Decide(ctx, began, mine, ends, now)
 	for _, id := range out.written {
 		k.decided(id, true)

@@ -117,7 +117,7 @@ func FlowArg(id string) string { return argument(FlowID(id)) }
 // WorkFor is the command that starts a worker for a built-in type; "" for any other type.
 func WorkFor(typ string) string {
 	switch typ {
-	case "http":
+	case "http", "mscheduler.http":
 		return "mscheduler work"
 	case "exec": // off unless a person allows it
 		return "mscheduler work --allow-exec"

@@ -27,11 +27,12 @@ func Spec(f *form.Rule) (schedule.Spec, error) {
 // Edit is what a written rule does to the stored one beside what it says: a change of whether
 // it is enabled is no edit of the definition.
 type Edit struct {
-	Stored *schedule.Rule // nil = the rule is created
-	Spec   schedule.Spec  // what is written, as [Spec] returns it
-	sealed schedule.Spec  // Spec with its secrets sealed, if it is an edit of the definition
-	lines  []string       // what changes of the definition
-	turn   *bool          // the rule is enabled or disabled; nil = it stays as it is
+	Stored  *schedule.Rule // nil = the rule is created
+	Spec    schedule.Spec  // what is written, as [Spec] returns it
+	sealed  schedule.Spec  // Spec with its secrets sealed, if it is an edit of the definition
+	lines   []string       // what changes of the definition
+	turn    *bool          // the rule is enabled or disabled; nil = it stays as it is
+	enabled *bool          // what the form says of it
 }
 
 // Of compares a written rule with the stored one, nil for none. A rule that fires no more is only
@@ -66,8 +67,8 @@ func Of(f *form.Rule, stored *schedule.Rule, box *secret.Box, now time.Time) (e 
 			return e, err
 		}
 	}
-	wanted := f.Enabled
-	if wanted != nil && (*wanted != on || *wanted && e.Edits() && stored != nil && tickplan.Rests(stored)) { // it may have a new end
+	e.enabled = f.Enabled
+	if wanted := e.enabled; wanted != nil && (*wanted != on || *wanted && e.Edits() && stored != nil && tickplan.Rests(stored)) { // it may have a new end
 		e.turn = wanted
 	}
 	return e, nil
@@ -106,7 +107,7 @@ func (e Edit) Rule(now time.Time) (*schedule.Rule, error) {
 // another one of its name.
 func (e Edit) Write(ctx context.Context, rules *periodic.Periodic) (*schedule.Rule, error) {
 	spec := e.sealed
-	spec.Enabled = e.turn
+	spec.Enabled = e.enabled // also where it seems so already: somebody may have switched the rule since it was read
 	switch {
 	case e.Stored == nil:
 		return rules.Create(ctx, spec)

@@ -2,6 +2,7 @@ package rulechange_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,4 +83,31 @@ func TestARuleIsChangedAndSwitchedAsAWhole(t *testing.T) {
 	_, err = e.Write(t.Context(), rules)
 	require.ErrorIs(t, err, periodic.ErrChanged)
 	require.Equal(t, before, now(), "nothing is done")
+}
+
+// Whoever enables or disables a rule gives it no other version.
+func TestADefinitionSaysWhetherTheRuleIsEnabledThoughSomebodySwitchesIt(t *testing.T) {
+	rules, err := periodic.New(periodic.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	for name, enabled := range map[string]bool{"on": true, "off": false} {
+		f := &form.Rule{Name: name, Cron: "0 0 1 * * *", Type: "report", Enabled: &enabled}
+		e, err := rulechange.Of(f, nil, nil, time.Now())
+		require.NoError(t, err)
+		stored, err := e.Write(t.Context(), rules)
+		require.NoError(t, err)
+		f.Cron = "0 0 2 * * *"
+		e, err = rulechange.Of(f, stored, nil, time.Now())
+		require.NoError(t, err)
+		require.NotContains(t, strings.Join(e.Lines(), "\n"), "enabled", "it is as it is wanted")
+		if enabled {
+			_, err = rules.Disable(t.Context(), stored.ID, stored.Version, "not tonight")
+		} else {
+			_, err = rules.Enable(t.Context(), stored.ID, stored.Version)
+		}
+		require.NoError(t, err)
+		after, err := e.Write(t.Context(), rules)
+		require.NoError(t, err)
+		require.Equal(t, f.Cron, after.Cron)
+		require.Equal(t, enabled, after.Status == schedule.StatusOnline, name)
+	}
 }

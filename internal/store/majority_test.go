@@ -19,6 +19,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -106,6 +107,30 @@ func TestWhatTheMajorityHasNotIsNotTakenForDone(t *testing.T) {
 	_, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
 	require.Equal(t, store.Ambiguous, store.Classify(err), "%v", err)
 	require.EqualValues(t, 2, a.updates.Load(), "nothing is held: there is nothing to look for")
+}
+
+// A record of a later decision is a duplicate beside those that are stored.
+func TestADuplicateBesideAMajorityThatLagsIsNoOutage(t *testing.T) {
+	a := newAnswered(t)
+	runs := func(rev int64) (runs []*schedule.Run) {
+		for i := range 5 {
+			runs = append(runs, &schedule.Run{ID: fmt.Sprint("r@", i), RuleID: "r", Status: schedule.RunSuccess, Rev: rev, At: time.Now()})
+		}
+		return runs
+	}
+	requirePut(t, a.Runs.Put, runs(5)[:1])
+	var lags atomic.Bool
+	a.rewrite(func(command string, answer bson.D) bson.D {
+		if lags.CompareAndSwap(false, true) {
+			return majorityLags(command, answer)
+		}
+		return answer
+	}, nil)
+	requirePut(t, a.Runs.Put, runs(1))
+	require.True(t, lags.Load())
+	stored, err := a.direct.Collection("periodic_runs").CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.EqualValues(t, 5, stored)
 }
 
 func TestAMajorityThatOnlyLagsIsWaitedFor(t *testing.T) {

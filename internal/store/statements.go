@@ -241,10 +241,10 @@ func (b *batch) sendOnce(ctx context.Context, c command, limit time.Duration) (l
 		return command{}, b.insertedLate(ctx, c, we)
 	case we.WriteConcernError == nil: // the command was carried out; single statements were not
 		return b.refused(ctx, c, we, limit)
-	case limited && we.WriteConcernError.Code == maxTimeExpired && len(we.WriteErrors) == 0:
+	case limited && we.WriteConcernError.Code == maxTimeExpired && (len(we.WriteErrors) == 0 || c.parts[0].upsert && onlyDuplicates(we)):
 		// Nothing held it: the primary has done it, and the time passed while the majority
 		// lagged. The same again matches nothing that is done, and its answer waits for all
-		// of it, as long as the caller does.
+		// of it, as long as the caller does. It tells of the duplicates once more.
 		return b.sendOnce(ctx, c, 0)
 	default:
 		// Not known to last: to be repeated, and that tells of the statements.

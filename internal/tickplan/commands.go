@@ -124,7 +124,7 @@ func Disable(r *schedule.Rule, cal *calendar.Schedule, note string, now time.Tim
 		return nil
 	}
 	d := decide(r, cal, now)
-	if r.Status == schedule.StatusNew {
+	if r.Status == schedule.StatusNew || Rests(r) {
 		d.DecidedTo = clock.Later(d.DecidedTo, d.now) // it has missed nothing
 	}
 	d.Status, d.PauseNote, d.PausedAt, d.UpdatedAt = schedule.StatusOffline, note, d.now, d.now
@@ -166,7 +166,8 @@ func Edit(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, 
 }
 
 // EditTurned is [Edit] of a rule that is to be enabled, or not, from then on: one decision. What
-// stops the rule comes first, what starts it last. A rule that is not enabled stays so, with its note.
+// stops the rule comes first, what starts it last. A rule that is disabled already keeps its note when it is not
+// to be enabled.
 func EditTurned(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, enabled bool, now time.Time) *schedule.Rule {
 	if enabled {
 		after := Edit(r, old, cal, edited, now)

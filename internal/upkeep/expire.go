@@ -20,8 +20,7 @@ type Expiry struct {
 
 const (
 	perExpiry = 500
-	// mostLeft is how many tasks that cannot be ended now, because somebody holds them, say, one run
-	// looks at.
+	// mostLeft bounds one run: so many tasks may it find that cannot be ended now. Somebody holds them, say.
 	mostLeft = 2500
 )
 

@@ -253,7 +253,11 @@ func (s *Store) Primary(ctx context.Context) (string, error) {
 	if hello.Msg == router || hello.Primary == "" && hello.Election.IsZero() && hello.Topology.Process.IsZero() {
 		return "", nil
 	}
-	return hello.Primary + " " + hello.Election.Hex() + " " + hello.Topology.Process.Hex(), nil
+	term := hello.Primary
+	if !hello.Election.IsZero() { // the same for all clients, which may reach the server by different addresses
+		term = hello.Election.Hex()
+	}
+	return term + " " + hello.Topology.Process.Hex(), nil
 }
 
 // Hello decodes into answer what the server says of itself. MongoDB 4.4.0 and 4.4.1 do not

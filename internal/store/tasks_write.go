@@ -50,11 +50,11 @@ type Written struct {
 	Unanswered bool
 }
 
-// Writes carries out a batch in one update command and, only where that did not match
-// everything, one read. Beside an error, of one of several commands perhaps, those are Applied that
-// are known to be, and the others Unanswered: with class Ambiguous some may be done. Tasks that somebody else holds are not written; search
-// bounds how long the others are looked for that shared a command with such a task. 0
-// leaves that to the caller: all of those count as held.
+// Writes carries out a batch in one update command and, only where that did not match everything, one
+// read. An error may be that of one of several commands. The writes known to be done are Applied, the
+// others Unanswered. With class Ambiguous some of these may be done. Tasks that somebody else holds
+// are not written; search bounds how long the others are looked for that shared a command with such a
+// task. 0 leaves that to the caller: all of those count as held.
 func (s *Tasks) Writes(ctx context.Context, writes []Write, search time.Duration) ([]Written, error) {
 	if len(writes) == 0 {
 		return nil, nil

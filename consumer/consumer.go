@@ -204,7 +204,6 @@ func (c *Consumer) Run(ctx context.Context) error {
 	life, endLife := context.WithCancel(ctx)
 	defer endLife()
 	defer context.AfterFunc(c.stopping, endLife)()
-	c.lapses.Begin(life)
 	var seekers, keepers sync.WaitGroup
 	c.keep(&keepers)
 	c.openPasses()
@@ -281,7 +280,7 @@ func (c *Consumer) prepare(ctx context.Context) error {
 		err := c.store.Ready(call)
 		done()
 		if err == nil {
-			err = c.lapses.CheckPrimary(ctx) // before the clock is read, which may be another's
+			err = c.lapses.SeePrimary(ctx) // before the clock is read, which may be another's
 		}
 		if err == nil {
 			err = c.presence.Beat(ctx)
@@ -348,7 +347,7 @@ func (c *Consumer) databaseBack() {
 	c.log.Info().Msg("the database is available again")
 	c.emit(Event{Kind: workerevent.Restored})
 	c.wake.now()
-	c.lapses.Hint()
+	c.lapses.Restored()
 }
 
 // document is what the other workers know of this one.

@@ -274,7 +274,61 @@ func TestAWorkerThatRunsTellsThoseThatStartOfAnElection(t *testing.T) {
 	w.requireTakenOver(id)
 }
 
-func TestRunDoubtsAPrimaryThatNobodyHasNoted(t *testing.T) {
+func TestAWorkerThatWasIdleTellsThoseThatStartOfAnElection(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	w.hello(func(hello bson.M) { hello["electionId"] = bson.ObjectID{1} })
+	w.c.health.Report(errAway)
+	w.c.health.Report(nil)
+	require.True(t, woken(w.c.lapses.Hinted()))
+	w.scan()
+	w.pass(10 * time.Second)
+	id := w.owned("a", twoSeconds)
+	w.pass(time.Minute)
+	w.start()
+	require.Zero(t, w.scan())
+	w.requireTakenOver(id)
+
+	hellos := w.px.Set(proxy.Rule{Command: "hello", Contains: "world", Times: -1}) // not the driver's own
+	w.scan()
+	require.Zero(t, hellos.Sprung(), "without an outage nobody asks")
+}
+
+func TestAPrimaryThatCouldNotBeNotedIsNotedLater(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	id := w.owned("a", twoSeconds)
+	w.pass(time.Minute)
+	w.hello(func(hello bson.M) { hello["electionId"] = bson.ObjectID{1} })
+	refused := w.px.Set(proxy.Rule{Command: "findAndModify", Collection: "control", Do: proxy.Refuse, Code: 13})
+	w.scan()
+	require.Equal(t, 1, refused.Sprung())
+	w.scan()
+	w.pass(time.Minute)
+	w.start()
+	require.Zero(t, w.scan())
+	w.requireTakenOver(id)
+}
+
+func TestAnElectionWhileAWorkerPreparesDoesNotEndIt(t *testing.T) {
+	w := newWorld(t, nil)
+	w.hello(func(hello bson.M) { hello["electionId"] = bson.ObjectID{1} })
+	notes := w.px.Set(proxy.Rule{Command: "findAndModify", Collection: "control", Times: -1, Do: proxy.Refuse, Code: 13})
+	require.NoError(t, w.c.prepare(t.Context()))
+	require.Zero(t, notes.Sprung(), "it is noted beside the work")
+}
+
+func TestWithoutANameOfThePrimaryAStartIsNoAnswerOfTheDatabase(t *testing.T) {
+	w := newWorld(t, asRouter)
+	w.c.health.Report(errAway)
+	w.c.lapses.Begin(t.Context())
+	require.True(t, w.c.health.Down())
+}
+
+// newHeir is a worker of a primary that nobody has noted. began is closed when it has taken over the one
+// task, whose lease lapsed long ago.
+func newHeir(t *testing.T) (c *Consumer, began chan struct{}) {
+	t.Helper()
 	db := testdb.New(t)
 	setup, _ := prepared(t, db)
 	long := setup.store.Clock.Now().Add(-time.Hour)
@@ -287,13 +341,18 @@ func TestRunDoubtsAPrimaryThatNobodyHasNoted(t *testing.T) {
 	written, err := setup.store.Tasks.Writes(t.Context(), []store.Write{{Before: task, After: after}}, 0)
 	require.NoError(t, err)
 	require.True(t, written[0].Applied)
-	c, err := New(Config{Database: db, WorkerID: "finder"})
+	c, err = New(Config{Database: db, WorkerID: "finder"})
 	require.NoError(t, err)
-	began := make(chan struct{})
+	began = make(chan struct{})
 	require.NoError(t, Handle(c, model.NewType[int, int](quietType), func(context.Context, *Task[int]) (int, error) {
 		close(began)
 		return 0, nil
 	}))
+	return c, began
+}
+
+func TestRunDoubtsAPrimaryThatNobodyHasNoted(t *testing.T) {
+	c, began := newHeir(t)
 	started, ended := time.Now(), make(chan error, 1)
 	go func() { ended <- c.Run(t.Context()) }()
 	<-began

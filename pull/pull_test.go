@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -139,6 +140,16 @@ func TestAProcessThatFetchesWatchesBeforeItPreempts(t *testing.T) {
 	got := p.fetch("heir")
 	require.Len(t, got, 1)
 	require.Equal(t, id, got[0].Task.ID)
+}
+
+func TestAFetchThatLooksWhoIsPrimaryNotesIt(t *testing.T) {
+	p := newProcess(t)
+	p.owned("a")
+	name, err := p.room.Store.Primary(t.Context())
+	require.NoError(t, err)
+	noted, err := p.database.Collection("control").CountDocuments(t.Context(), bson.D{{Key: "_id", Value: "primary"}, {Key: "name", Value: name}})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, noted)
 }
 
 func TestAFetchTakesManyTasksOverByOneCommand(t *testing.T) {

@@ -52,8 +52,8 @@ func (f *fetch) takeOver(ctx context.Context) error {
 	return err
 }
 
-// checkPrimary asks who the primary is: another one than before means that the workers
-// may just not have been able to ping. A reading of another server's clock is replaced.
+// checkPrimary asks who the primary is, and notes it for workers that start: another one than before
+// means that the workers may just not have been able to ping. A reading of another server's clock is replaced.
 func (f *fetch) checkPrimary(ctx context.Context) error {
 	name, err := f.p.room.Store.Primary(ctx)
 	if err != nil {
@@ -63,6 +63,7 @@ func (f *fetch) checkPrimary(ctx context.Context) error {
 		f.p.room.Store.Forget()
 		f.p.room.Store.Clock.Doubt()
 	}
+	f.p.room.Store.Control.NoteTerm(ctx, name)
 	if f.p.memory.trust.WantsClock() {
 		return f.p.room.Store.ReadClock(ctx)
 	}

@@ -45,6 +45,7 @@ type Watch struct {
 	executing atomic.Bool  // somebody executed something when it was last asked
 	askedAt   atomic.Int64 // monotonic: when that was
 	scans     atomic.Int64
+	restored  atomic.Bool // an outage has ended since the primary was last asked for
 }
 
 // scansPerSecond is how often the whole fleet looks for lapsed leases.
@@ -72,6 +73,12 @@ func (w *Watch) Hint() { clock.Wake(w.hint) }
 // Executing reports whether something was executing when the database was last asked.
 func (w *Watch) Executing() bool { return w.executing.Load() }
 
+// Restored says that an outage is over, perhaps because another primary was elected: the next scan asks.
+func (w *Watch) Restored() {
+	w.restored.Store(true)
+	w.Hint()
+}
+
 // Hinted carries a token after [Watch.Hint].
 func (w *Watch) Hinted() <-chan struct{} { return w.hint }
 
@@ -89,37 +96,31 @@ func (w *Watch) Asked() { w.askedAt.Store(int64(w.cfg.Clock.Monotonic())) }
 // Scans is how often the database was asked for the next lapse.
 func (w *Watch) Scans() int64 { return w.scans.Load() }
 
-// Begin records, for a process that starts, from when on the owners of leases could ping, as far as
-// the database tells: the present primary was there when some process first noted it. Without a
-// primary's name, or an answer, that is now. Call it when the clock has been read.
+// Begin records since when the owners of leases could ping. That is when some process first noted
+// the present primary, or now if nobody did. Call it before the first scan, when the clock has been
+// read.
 func (w *Watch) Begin(ctx context.Context) {
-	since, err := w.noteTerm(ctx, w.cfg.Health.Trust.Primary())
-	w.cfg.Health.Report(err)
 	ago := time.Duration(0)
-	if err == nil && !since.IsZero() {
-		ago = w.cfg.Store.Clock.Now().Sub(since)
+	if name := w.cfg.Health.Trust.Primary(); name != "" {
+		call, cancel := context.WithTimeout(ctx, health.CallTimeout)
+		since, err := w.cfg.Store.Control.TermSince(call, name)
+		cancel()
+		w.cfg.Health.Report(err)
+		if err == nil {
+			ago = w.cfg.Store.Clock.Now().Sub(since)
+		}
 	}
 	w.cfg.Health.Trust.DoubtBefore(ago)
 }
 
-// noteTerm notes the primary for processes that start, and returns since when it is known; zero = it
-// has no name.
-func (w *Watch) noteTerm(ctx context.Context, name string) (since time.Time, err error) {
-	if name == "" {
-		return since, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, health.CallTimeout)
-	defer cancel()
-	return w.cfg.Store.Control.TermSince(ctx, name)
-}
-
 // Loop looks for lapsed leases until ctx ends: at start, and while executions are open anywhere
-// so often that the fleet scans about four times a second.
+// so often that the fleet scans about four times a second. It calls [Watch.Begin] first.
 func (w *Watch) Loop(ctx context.Context) {
+	w.Begin(ctx)
 	for wait := w.cfg.Health.NewBackOff(); ctx.Err() == nil; {
 		left, err := w.Scan(ctx)
 		if err == nil && left.Wait > 0 {
-			err = w.observe(ctx, left)
+			err = w.Observe(ctx, left)
 		}
 		w.cfg.Health.Report(err)
 		if err != nil {
@@ -170,6 +171,12 @@ func (w *Watch) Scan(ctx context.Context) (claim.LeftAlone, error) {
 	if err := w.OwnFirst(ctx); err != nil {
 		return claim.LeftAlone{}, err
 	}
+	if w.restored.Swap(false) {
+		if err := w.CheckPrimary(ctx); err != nil {
+			w.restored.Store(true)
+			return claim.LeftAlone{}, err
+		}
+	}
 	for {
 		next, err := w.Next(ctx)
 		if err != nil || next.IsZero() || next.After(w.cfg.Store.Clock.Now()) {
@@ -211,10 +218,10 @@ func (w *Watch) Next(ctx context.Context) (next time.Time, err error) {
 	return next, err
 }
 
-// observe watches the database until the first of the tasks that were left alone may be taken
+// Observe watches the database until the first of the tasks that were left alone may be taken
 // over, or no lease is lapsed any more. A random part of the usual pause spreads the queries
 // of the fleet.
-func (w *Watch) observe(ctx context.Context, left claim.LeftAlone) error {
+func (w *Watch) Observe(ctx context.Context, left claim.LeftAlone) error {
 	until := w.cfg.Clock.Monotonic() + left.Wait + rand.N(w.scanPause())
 	for {
 		rest := until - w.cfg.Clock.Monotonic()
@@ -234,9 +241,19 @@ func (w *Watch) scanPause() time.Duration {
 	return min(pause*3/4+rand.N(pause/2+1), w.cfg.Poll, longestScanPause)
 }
 
-// CheckPrimary asks who the primary is: another one than before means that the workers
-// may just not have been able to ping.
+// CheckPrimary is [Watch.SeePrimary] of a process that runs: it also notes the primary for
+// processes that start.
 func (w *Watch) CheckPrimary(ctx context.Context) error {
+	err := w.SeePrimary(ctx)
+	if err == nil {
+		w.cfg.Store.Control.NoteTerm(ctx, w.cfg.Health.Trust.Primary())
+	}
+	return err
+}
+
+// SeePrimary asks who the primary is: another one than before means that the workers
+// may just not have been able to ping.
+func (w *Watch) SeePrimary(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, health.CallTimeout)
 	defer cancel()
 	name, err := w.cfg.Store.Primary(ctx)
@@ -244,7 +261,6 @@ func (w *Watch) CheckPrimary(ctx context.Context) error {
 		w.cfg.Log.Warn().Str("primary", name).Msg("the primary changed; takeovers are postponed")
 		w.cfg.Store.Forget()
 		w.cfg.Store.Clock.Doubt()
-		_, err = w.noteTerm(ctx, name)
 	}
 	return err
 }

@@ -1,6 +1,10 @@
 package store
 
-import "github.com/mscheduler/mscheduler/periodic/schedule"
+import (
+	"sync/atomic"
+
+	"github.com/mscheduler/mscheduler/periodic/schedule"
+)
 
 // Each collection, or each purpose of one, has a type. They share one [core].
 type (
@@ -24,6 +28,7 @@ type (
 	Control struct {
 		*core
 		tasksRoom *Tasks
+		noted     atomic.Pointer[string] // the last name of the primary's term that is known to be noted
 	}
 	// Turns decides which process does a job of the fleet.
 	Turns struct{ *core }

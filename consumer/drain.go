@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -54,7 +55,8 @@ func (d *Drained) count(e Event) {
 
 // Drain runs tasks until no task is due and no handler runs, then returns. It is for tests and
 // batch jobs. It waits for a due task that an open transaction of another client locks. It may
-// be called repeatedly, but not concurrently with Run.
+// be called repeatedly, but not concurrently with Run. Without skipTime, it takes over tasks of workers
+// that have died. If they may be well, for example right after an election, it first waits as Run does.
 //
 // With skipTime, Drain then advances its notion of the database's time to the next due_at and
 // continues, so that delays and retries take no time. It stops after 250 years in total, so
@@ -98,6 +100,9 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool, beside ...func(ctx 
 	defer context.AfterFunc(ctx, c.giveUp)()
 	var keepers sync.WaitGroup
 	c.keep(&keepers)
+	if !skipTime { // else there is no healthy worker whose leases may have lapsed
+		c.lapses.Begin(ctx)
+	}
 	skipped, err := c.drainUntilStopped(ctx, drainage{skipTime, beside})
 	if err != nil && !c.isStopping() {
 		for _, x := range c.held.each() {
@@ -157,7 +162,8 @@ func (c *Consumer) drain(ctx context.Context, how drainage) (skipped time.Durati
 		before := c.held.count().started
 		looked := c.store.Clock.Now()
 		c.seeker.AskAll()
-		if _, err := c.lapses.Scan(ctx); err != nil {
+		left, err := c.lapses.Scan(ctx)
+		if err != nil {
 			return skipped, err
 		}
 		if _, err := c.fetch(ctx); err != nil {
@@ -183,6 +189,12 @@ func (c *Consumer) drain(ctx context.Context, how drainage) (skipped time.Durati
 			continue
 		}
 		if worked {
+			continue
+		}
+		if left.Wait > 0 && !how.skipTime { // leases have lapsed, and their owners may be well
+			if err := c.lapses.Observe(ctx, left); err != nil || ctx.Err() != nil {
+				return skipped, cmp.Or(context.Cause(ctx), err)
+			}
 			continue
 		}
 		due, err := c.seeker.Next(ctx, c.types(), nil, looked, endOfTime)

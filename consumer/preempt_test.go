@@ -361,6 +361,22 @@ func TestRunDoubtsAPrimaryThatNobodyHasNoted(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
+func TestDrainWaitsAfterAnElectionAndThenLeavesNothing(t *testing.T) {
+	c, _ := newHeir(t)
+	started := time.Now()
+	did, err := c.Drain(t.Context(), false)
+	require.NoError(t, err)
+	require.Equal(t, 1, did.Succeeded)
+	require.GreaterOrEqual(t, time.Since(started), claim.Notice)
+}
+
+func TestDrainThatSkipsTimeWaitsForNoElection(t *testing.T) {
+	c, _ := newHeir(t)
+	did, err := c.Drain(t.Context(), true)
+	require.NoError(t, err)
+	require.Equal(t, 1, did.Succeeded)
+}
+
 func TestBehindARouterAWorkerThatWasIdleWatchesBeforeItPreempts(t *testing.T) {
 	w := newWorld(t, asRouter)
 	require.Empty(t, w.c.health.Trust.Primary())

@@ -121,7 +121,8 @@ func TestWithoutChangeStreamsRunsFlowsAndWorkersArePolled(t *testing.T) {
 	x.until("flow", "id", "acme/f")
 	require.NoError(t, st.Workers.Remove(t.Context(), "w1"))
 	x.until("worker_gone", "id", "w1")
-	require.Equal(t, "acme", w.watch("?of=runs,flows,workers", first.id).next().data["tenant"])
+	again := w.watch("?of=runs,flows", first.id) // the worker may have been told of once more: its first heartbeat is two writes
+	require.Equal(t, "acme", again.next().data["tenant"])
 }
 
 // However many watch everything, the process has one change stream, and reads what has changed once.

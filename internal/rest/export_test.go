@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/mscheduler/mscheduler/internal/audit"
 )
 
 // DescriptionJSON is the description of the API as JSON.
@@ -35,8 +33,3 @@ func (s *API) Poll(every time.Duration) { s.polls, s.pollEvery = true, every }
 
 // AuditWritten waits for what the audit has to write.
 func (s *API) AuditWritten(ctx context.Context) error { return s.audit.Wait(ctx) }
-
-// HurryAudit has writes of the audit give up soon.
-func (s *API) HurryAudit() {
-	s.audit = audit.New(audit.Config{Store: s.store, Timeout: 200 * time.Millisecond})
-}

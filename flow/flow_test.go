@@ -184,7 +184,7 @@ func TestOutputsOfParentsReachTheArgumentsOfTheChild(t *testing.T) {
 	require.Eventually(t, func() bool { // records follow the decision
 		n, err := w.db.Collection("flow_nodes").CountDocuments(t.Context(), bson.D{{Key: "status", Value: "SUCCESS"}})
 		return err == nil && n == 4
-	}, time.Minute, 10*time.Millisecond)
+	}, testdb.Patience, 10*time.Millisecond)
 	again := w.start(graph.Spec{Key: "f", Nodes: []graph.NodeSpec{node("other")}})
 	require.Len(t, again.Nodes, 4, "a flow of the key exists")
 	require.False(t, again.Created)
@@ -209,7 +209,7 @@ func TestANodeThatFailsSuspendsTheFlowUntilAPersonResolvesIt(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		return maps.Equal(alerts, map[string]string{"b": "its task failed: it is broken", "d": "blocked by b, which is PENDING"})
-	}, time.Minute, 10*time.Millisecond)
+	}, testdb.Patience, 10*time.Millisecond)
 	var held model.Task
 	require.NoError(t, w.db.Collection("tasks").FindOne(t.Context(), bson.D{{Key: "key", Value: "flow:f:d"}}).Decode(&held))
 	require.Equal(t, model.StatusWait, held.Status, "the task of a node that hangs waits")

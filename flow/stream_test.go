@@ -57,7 +57,7 @@ func (w *world) record(id string) (n graph.Node) {
 
 func (w *world) eventually(what string, is func() bool) {
 	w.t.Helper()
-	require.Eventually(w.t, is, time.Minute, 10*time.Millisecond, what)
+	require.Eventually(w.t, is, testdb.Patience, 10*time.Millisecond, what)
 }
 
 func TestNodesOfAStreamRunOneAfterTheOther(t *testing.T) {

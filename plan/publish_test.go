@@ -90,7 +90,7 @@ func TestAPlanOfAnOpenTransactionDelaysNoOthers(t *testing.T) {
 		plans, err = w.plans.PublishMany(t.Context(), []repeat.Spec{every("mine", 1), every("other", 1), every("there", 1)})
 		published <- err
 	}()
-	require.Eventually(t, func() bool { return w.count("tasks", bson.D{{Key: "type", Value: "report"}}) == before+1 }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return w.count("tasks", bson.D{{Key: "type", Value: "report"}}) == before+1 }, testdb.Patience, 5*time.Millisecond)
 	require.Empty(t, published, "it waits for the end of the transaction")
 	require.NoError(t, session.CommitTransaction(t.Context()))
 	require.NoError(t, <-published)

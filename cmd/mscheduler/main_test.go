@@ -87,7 +87,7 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 // says waits for a line that contains the text.
 func (p *process) says(text string) {
 	p.t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(testdb.Patience)
 	var seen []string
 	for {
 		select {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 func runArgs(t *testing.T, args map[string]any) (ExecResult, error) {
@@ -96,7 +97,7 @@ func running(t *testing.T, ctx context.Context, script string) (pids []int, done
 	require.Eventually(t, func() bool {
 		data, _ := os.ReadFile(file)
 		return strings.HasSuffix(string(data), "ready\n")
-	}, 10*time.Second, 5*time.Millisecond)
+	}, testdb.Patience, 5*time.Millisecond)
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	for _, f := range strings.Fields(string(data)) {
@@ -111,7 +112,7 @@ func running(t *testing.T, ctx context.Context, script string) (pids []int, done
 func requireGone(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
-		require.Eventually(t, func() bool { return dead(pid) }, 10*time.Second, 5*time.Millisecond, "process %d", pid)
+		require.Eventually(t, func() bool { return dead(pid) }, testdb.Patience, 5*time.Millisecond, "process %d", pid)
 	}
 }
 

@@ -81,7 +81,7 @@ func (g *gathered) requireDone(e *edit, word string) {
 	g.t.Helper()
 	select {
 	case <-e.done:
-	case <-time.After(time.Minute):
+	case <-time.After(testdb.Patience):
 		require.FailNow(g.t, "the edit waits", e.id)
 	}
 	require.NoError(g.t, e.err)

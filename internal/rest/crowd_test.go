@@ -62,7 +62,7 @@ func TestAThousandListenersCostTheDatabaseWhatOneDoes(t *testing.T) {
 		listeners = append(listeners, mine.watch("", ""))
 	}
 	joined := asked.all()["find tokens"]
-	require.Eventually(t, func() bool { return asked.all()["find tokens"] >= joined+2 }, time.Minute, 10*time.Millisecond, "the token of each listener is checked again")
+	require.Eventually(t, func() bool { return asked.all()["find tokens"] >= joined+2 }, testdb.Patience, 10*time.Millisecond, "the token of each listener is checked again")
 	mine.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k"}`)
 	for _, l := range listeners {
 		require.Equal(t, "k", l.next().data["key"])

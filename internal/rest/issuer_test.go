@@ -140,6 +140,6 @@ func TestAnAddressWithManyWrongTokensIsToldWhenToComeAgain(t *testing.T) {
 		require.Equal(t, "application/problem+json", a.header.Get("Content-Type"))
 		require.Regexp(t, `^[1-7]$`, a.header.Get("Retry-After"), "seconds")
 		return true
-	}, time.Minute, time.Millisecond)
+	}, testdb.Patience, time.Millisecond)
 	mine.ok("GET", "/api/v1/tasks", "") // whoever has a right token is not held up
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 const streamsAt = "/api/v1/streams"
@@ -35,7 +36,7 @@ func TestNodesAreAppendedToAStreamAndRun(t *testing.T) {
 	require.Eventually(t, func() bool { // a node that is being linked counts as both for a moment
 		got = w.ok("GET", stream, "")
 		return got["wait"].(float64)+got["init"].(float64) == 3
-	}, time.Minute, 5*time.Millisecond)
+	}, testdb.Patience, 5*time.Millisecond)
 	require.Equal(t, "orders/17/a", got["stream"])
 	require.Equal(t, "a READY", fmt.Sprint(got["node"], " ", got["node_status"]))
 	require.Contains(t, fmt.Sprint(w.ok("GET", stream+"/nodes/b/explain", "")["explanation"]), "a")

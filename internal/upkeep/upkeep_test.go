@@ -66,7 +66,7 @@ func TestARoundThatLeftMoreToDoIsFollowedAtOnceAndByTheOthersToo(t *testing.T) {
 			select {
 			case n := <-j.ran:
 				require.Equal(t, i+1, n)
-			case <-time.After(30 * time.Second):
+			case <-time.After(testdb.Patience):
 				require.Fail(t, "it waits for the next hour")
 			}
 		}

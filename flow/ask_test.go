@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -25,7 +26,7 @@ func TestWhatAPersonAnswersReachesTheNextNodes(t *testing.T) {
 		func() graph.NodeSpec { b.After = []string{"ask"}; return b }(),
 	}})
 	w.becomes(f.ID, graph.StatusPending)
-	require.Equal(t, "ask: it asks: how many?", <-told)
+	require.Equal(t, "ask: it asks: how many?", testdb.Receive(t, told))
 	_, err := w.flows.Answer(t.Context(), f.ID, "ask", map[string]any{"n": "many"}, "")
 	require.ErrorIs(t, err, model.ErrInvalid)
 	require.ErrorContains(t, err, `values.n is "many"; want a number`)

@@ -51,7 +51,7 @@ func (w *world) startsChild() *graph.Flow {
 	s.Nodes = s.Nodes[1:]
 	s.Nodes[0].After, s.Nodes[0].Args = nil, map[string]any{"n": 1}
 	f := w.start(s)
-	require.Eventually(w.t, func() bool { return w.nodes("-/f.in")["x"] == "RUNNING" }, testdb.Patience, 10*time.Millisecond)
+	w.eventually("x is RUNNING", func() bool { return w.nodes("-/f.in")["x"] == "RUNNING" })
 	return f
 }
 
@@ -121,7 +121,7 @@ func TestACancelledFlowCancelsTheFlowsOfItsNodes(t *testing.T) {
 	s.Nodes[1].Flow.Nodes[0].Type, s.Nodes[1].Flow.Nodes[0].Args = "", nil
 	s.Nodes[1].Flow.Nodes[0].Wait = &graph.Wait{For: time.Hour}
 	f := w.start(s)
-	require.Eventually(t, func() bool { return w.nodes(f.ID)["in"] == "RUNNING" }, testdb.Patience, 10*time.Millisecond)
+	w.eventually("in is RUNNING", func() bool { return w.nodes(f.ID)["in"] == "RUNNING" })
 	require.Eventually(t, func() bool { _, err := w.flows.Get(t.Context(), "-/f.in"); return err == nil }, testdb.Patience, 10*time.Millisecond)
 	_, err := w.flows.Cancel(t.Context(), f.ID, "no longer wanted")
 	require.NoError(t, err)

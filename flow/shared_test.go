@@ -47,7 +47,7 @@ func going(t *testing.T, run func(context.Context) error) (stop func()) {
 	stop = func() {
 		if cancel(); !stopped {
 			stopped = true
-			require.NoError(t, <-done)
+			require.NoError(t, testdb.Receive(t, done))
 		}
 	}
 	t.Cleanup(stop)
@@ -76,7 +76,7 @@ func TestPlannersOfOneProcessShareTheirLooks(t *testing.T) {
 	require.NoError(t, err)
 	become := func(want map[string][]string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return fmt.Sprint(engines(t, db)) == fmt.Sprint(want) }, testdb.Patience, 10*time.Millisecond, "%v", want)
+		testdb.Eventually(t, fmt.Sprint("the engines become ", want), func() bool { return fmt.Sprint(engines(t, db)) == fmt.Sprint(want) })
 	}
 
 	stopRules := going(t, rules.Run)
@@ -87,7 +87,7 @@ func TestPlannersOfOneProcessShareTheirLooks(t *testing.T) {
 		<-looks
 	}
 	for range 2 {
-		pipeline := (<-looks).Lookup("pipeline").String()
+		pipeline := testdb.Receive(t, looks).Lookup("pipeline").String()
 		require.Contains(t, pipeline, `"coll": "periodic_rules"`)
 		require.Contains(t, pipeline, `"coll": "flows"`)
 	}
@@ -121,7 +121,7 @@ func TestPlannersOfOneNameAreListedAsLongAsOneRuns(t *testing.T) {
 	flows, err := flow.New(flow.Config{Database: mine, EngineID: "one"})
 	require.NoError(t, err)
 	stopRules, stopFlows := going(t, rules.Run), going(t, flows.Run)
-	require.Eventually(t, func() bool { return len(engines(t, db)["one"]) == 2 }, testdb.Patience, 10*time.Millisecond)
+	testdb.Eventually(t, "one engine has both kinds", func() bool { return len(engines(t, db)["one"]) == 2 })
 	stopRules()
 	require.Zero(t, signedOff.Load())
 	stopFlows()
@@ -139,7 +139,7 @@ func TestAFunctionThatIsToldOfPendingNodesHoldsUpNobody(t *testing.T) {
 	defer close(over)
 	w.breaks("bad", "a", true)
 	bad := w.start(diamond("bad"))
-	require.Equal(t, "a", <-told)
+	require.Equal(t, "a", testdb.Receive(t, told))
 	w.becomes(w.start(diamond("good")).ID, graph.StatusFinish)
 	w.becomes(bad.ID, graph.StatusPending)
 }
@@ -159,7 +159,7 @@ func TestAnEngineHearsOfTheEndsOfItsOwnProcess(t *testing.T) {
 	require.NoError(t, err)
 	w.work()
 	w.run(w.flows.Run)
-	require.Eventually(t, func() bool { return engines(t, w.db)["z"] != nil }, testdb.Patience, 10*time.Millisecond)
+	w.eventually("the engine is listed", func() bool { return engines(t, w.db)["z"] != nil })
 	f := w.start(diamond("f"))
 	w.becomes(f.ID, graph.StatusFinish)
 	nodes, err := w.flows.Nodes(t.Context(), f.ID)

@@ -57,7 +57,7 @@ func (w *world) record(id string) (n graph.Node) {
 
 func (w *world) eventually(what string, is func() bool) {
 	w.t.Helper()
-	require.Eventually(w.t, is, testdb.Patience, 10*time.Millisecond, what)
+	testdb.Eventually(w.t, what, is)
 }
 
 func TestNodesOfAStreamRunOneAfterTheOther(t *testing.T) {
@@ -175,7 +175,7 @@ func TestNodesInATransactionHoldUpNobodyElse(t *testing.T) {
 	w.eventually("the other node runs", func() bool { return len(w.started("s/g")) == 1 })
 	require.Equal(t, []string{"out"}, w.started("s/g"))
 	require.NoError(t, session.CommitTransaction(t.Context()))
-	require.NoError(t, <-same)
+	require.NoError(t, testdb.Receive(t, same))
 	w.eventually("the node runs", func() bool { return len(w.started("s/g")) == 2 })
 	require.Equal(t, []string{"out", "in"}, w.started("s/g"))
 

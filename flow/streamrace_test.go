@@ -115,7 +115,7 @@ func TestAnEngineKnowsAtOnceThatItsProcessHasLetAStreamRun(t *testing.T) {
 	require.NoError(t, err)
 	w.work()
 	w.run(w.flows.Run)
-	<-looks
+	testdb.Receive(t, looks)
 	w.appends("s", "g", link("a"))
 	require.NoError(t, w.flows.Flush(t.Context()))
 	w.eventually("the node is over", func() bool { return w.record("s/g/a").Status == graph.NodeSuccess })

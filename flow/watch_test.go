@@ -91,7 +91,7 @@ func TestAWatchTellsEveryChangeOfANodeUntilTheFlowIsOver(t *testing.T) {
 	_, err := w.flows.RetryFrom(t.Context(), f.ID, "b")
 	require.NoError(t, err)
 	events = append(events, watch.until(t, "flow FINISH")...)
-	require.NoError(t, <-watch.err)
+	require.NoError(t, testdb.Receive(t, watch.err))
 	told := ofNodes(events)
 	delete(told, "flow") // its reason changes, or not, with the order in which b and c end
 	require.Equal(t, map[string][]string{
@@ -105,7 +105,7 @@ func TestAWatchOfAFlowThatIsOverTellsHowItEnded(t *testing.T) {
 	w.becomes(f.ID, graph.StatusFinish)
 	watch := watchFlow(t.Context(), w.flows, f.ID)
 	require.Equal(t, map[string][]string{"a": {"SUCCESS"}, "b": {"SUCCESS"}, "c": {"SUCCESS"}, "d": {"SUCCESS"}, "flow": {"FINISH"}}, ofNodes(watch.until(t, "flow FINISH")))
-	require.NoError(t, <-watch.err)
+	require.NoError(t, testdb.Receive(t, watch.err))
 	for _, err := range w.flows.Watch(t.Context(), "-/none") {
 		require.ErrorIs(t, err, flow.ErrNotFound)
 	}
@@ -121,7 +121,7 @@ func TestAWatchEndsWithItsContextAndWithItsLoop(t *testing.T) {
 	watch.until(t, "flow RUNNING")
 	enough := errors.New("enough")
 	cancel(enough)
-	require.ErrorIs(t, <-watch.err, enough)
+	require.ErrorIs(t, testdb.Receive(t, watch.err), enough)
 	for range w.flows.Watch(t.Context(), f.ID) {
 		break
 	}
@@ -159,7 +159,7 @@ func TestAWatchWhoseConnectionsBreakMissesNothing(t *testing.T) {
 		}
 	}
 	events := ofNodes(watch.until(t, "flow FINISH"))
-	require.NoError(t, <-watch.err)
+	require.NoError(t, testdb.Receive(t, watch.err))
 	require.Equal(t, []string{"SUCCESS"}, events["n0"])
 	for i := 1; i < 40; i++ {
 		require.Equal(t, []string{"READY", "SUCCESS"}, events[fmt.Sprint("n", i)], "n%d", i)
@@ -180,7 +180,7 @@ func TestAWatchWithoutASeatTellsHowTheFlowEnds(t *testing.T) {
 	for _, watch := range []*watched{first, second, third} {
 		events := ofNodes(watch.until(t, "flow FINISH"))
 		require.Equal(t, "SUCCESS", events["d"][len(events["d"])-1])
-		require.NoError(t, <-watch.err)
+		require.NoError(t, testdb.Receive(t, watch.err))
 	}
 }
 
@@ -204,7 +204,7 @@ func TestAWatchOfAStreamTellsOfEachNodeUntilItIsClosed(t *testing.T) {
 	_, err = w.flows.Cancel(t.Context(), "orders/g", "enough")
 	require.NoError(t, err)
 	watch.until(t, "flow FINISH")
-	require.NoError(t, <-watch.err)
+	require.NoError(t, testdb.Receive(t, watch.err))
 	told := ofNodes(events)
 	for i := 1; i < n; i++ {
 		became := told[fmt.Sprint("n", i)]

@@ -53,7 +53,7 @@ func TestEveryTickRunsOnceAndHasARecord(t *testing.T) {
 	engine(t, c.Run)
 	seen := map[string]bool{}
 	for len(seen) < 3 {
-		key := <-ran
+		key := testdb.Receive(t, ran)
 		require.False(t, seen[key], "ran twice: %s", key)
 		seen[key] = true
 	}

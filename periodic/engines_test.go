@@ -50,7 +50,7 @@ func TestSeveralEnginesGiveEveryTickOneRecordAndOneTask(t *testing.T) {
 		return runs
 	}
 	reach := func(n int) {
-		require.Eventually(t, func() bool { return len(records(ids[rules-1])) >= n }, testdb.Patience, 50*time.Millisecond)
+		testdb.Eventually(t, fmt.Sprint("there are ", n, " records"), func() bool { return len(records(ids[rules-1])) >= n })
 	}
 	reach(2)
 	leave()

@@ -32,7 +32,7 @@ func TestCredentialsInHeadersAreSealedHiddenKeptAndSent(t *testing.T) {
 		seen <- r.Header.Get("Authorization") + " " + r.Header.Get("X-Other")
 	})
 	r := h.start(&schedule.HTTPTarget{URL: url, Headers: map[string]string{"authorization": "Bearer swordfish", "X-Other": "seen"}})
-	require.Equal(t, "Bearer swordfish seen", <-seen)
+	require.Equal(t, "Bearer swordfish seen", testdb.Receive(t, seen))
 	run := h.ends(r, schedule.RunSuccess)
 	for collection, id := range map[string]string{"periodic_rules": r.ID, "tasks": run.TaskID} {
 		var doc bson.Raw
@@ -52,7 +52,7 @@ func TestCredentialsInHeadersAreSealedHiddenKeptAndSent(t *testing.T) {
 	r, err = h.p.Update(t.Context(), r.ID, r.Version, spec)
 	require.NoError(t, err)
 	h.trigger(r)
-	require.Equal(t, "Bearer swordfish changed", <-seen)
+	require.Equal(t, "Bearer swordfish changed", testdb.Receive(t, seen))
 
 	spec = periodic.SpecOf(r)
 	spec.HTTP.Headers["Cookie"] = safetext.Hidden
@@ -105,5 +105,5 @@ func TestCallsAreSignedAtTheDatabasesTime(t *testing.T) {
 	_, err = prod.SendJSON(t.Context(), "mscheduler.http", args)
 	require.NoError(t, err)
 	engine(t, c.Run)
-	require.NoError(t, <-verified)
+	require.NoError(t, testdb.Receive(t, verified))
 }

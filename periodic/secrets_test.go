@@ -91,7 +91,7 @@ func TestTheEndOfARunIsCalledBackSignedWithTheRulesKey(t *testing.T) {
 		s.Options.Callback = signed("hunter2")
 		s.Options.Callback.Success.URL = hook
 	})
-	require.NoError(t, <-told)
+	require.NoError(t, testdb.Receive(t, told))
 	task, err := h.prod.Get(t.Context(), h.ends(r, schedule.RunSuccess).TaskID)
 	require.NoError(t, err)
 	require.True(t, secret.Sealed(task.Options.Callback.Security.Keys[0].Secret))

@@ -178,7 +178,7 @@ func TestACompletionDecidesARunOfAnAsyncTargetOnce(t *testing.T) {
 	to := schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync}
 
 	r := h.start(&to)
-	back := <-urls
+	back := testdb.Receive(t, urls)
 	h.ends(r, schedule.RunWaiting)
 	status, a := post(t, back, `{"result": 1, "other": 2}`)
 	require.Equal(t, 400, status, a)
@@ -197,12 +197,12 @@ func TestACompletionDecidesARunOfAnAsyncTargetOnce(t *testing.T) {
 	}
 
 	r = h.start(&to)
-	status, a = post(t, <-urls, `{"error": "no rows"}`) // before the park, or after it
+	status, a = post(t, testdb.Receive(t, urls), `{"error": "no rows"}`) // before the park, or after it
 	require.Equal(t, 200, status, a)
 	require.Equal(t, "no rows", h.ends(r, schedule.RunFailed).Error)
 
 	r = h.start(&to)
-	back = <-urls
+	back = testdb.Receive(t, urls)
 	status, a = post(t, back, `{"plan_error": true}`)
 	require.Equal(t, 400, status, a)
 	status, a = post(t, back, `{"error": "no such region", "plan_error": true}`)
@@ -225,7 +225,7 @@ func TestNullInACompletionIsAbsentAndItMayBePut(t *testing.T) {
 		`{"result": null, "error": null, "fatal": false}`: schedule.RunSuccess,
 	} {
 		r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync})
-		status, a := complete(t, http.MethodPut, <-urls, body)
+		status, a := complete(t, http.MethodPut, testdb.Receive(t, urls), body)
 		require.Equal(t, 200, status, "%s: %v", body, a)
 		h.ends(r, want)
 	}
@@ -239,7 +239,7 @@ func TestACompletionBeforeTheAnswerWins(t *testing.T) {
 		answers <- a
 	})
 	r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync})
-	require.Empty(t, (<-answers).Error)
+	require.Empty(t, testdb.Receive(t, answers).Error)
 	h.ends(r, schedule.RunSuccess)
 }
 
@@ -252,7 +252,7 @@ func TestACompletionThatDoesNotComeIsAFailedTimeoutAndALateOneIsRefused(t *testi
 		urls <- string(data)
 	})
 	r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync, CompletionTimeout: 50 * time.Millisecond, Body: "{{callback_url}}"})
-	back := <-urls
+	back := testdb.Receive(t, urls)
 	require.Contains(t, h.ends(r, schedule.RunFailedTimeout).Error, "no completion arrived before")
 	status, a := post(t, back, "")
 	require.Equal(t, 410, status)
@@ -265,7 +265,7 @@ func TestALateCompletionIsRefusedAlsoWhereNobodyHasSeenTheLapse(t *testing.T) {
 	urls := make(chan string, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
 	r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync})
-	back := <-urls
+	back := testdb.Receive(t, urls)
 	run := h.ends(r, schedule.RunWaiting)
 	// Its time is over, and its lapse_at, an hour ahead, has no worker look.
 	_, err := h.db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: run.TaskID}},
@@ -313,9 +313,9 @@ func TestCancelPrevAbortsTheCallInFlight(t *testing.T) {
 	require.NoError(t, err)
 	_, err = h.p.Enable(t.Context(), r.ID, 0)
 	require.NoError(t, err)
-	<-began
-	<-aborted
-	<-began // the next run, when the first has ended
+	testdb.Receive(t, began)
+	testdb.Receive(t, aborted)
+	testdb.Receive(t, began) // the next run, when the first has ended
 	h.ends(r, schedule.RunCanceled)
 	_, err = h.p.Disable(t.Context(), r.ID, 0, "")
 	require.NoError(t, err)
@@ -326,7 +326,7 @@ func TestACancelledRunDoesNotWaitForItsCompletion(t *testing.T) {
 	urls := make(chan string, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
 	r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync})
-	back := <-urls
+	back := testdb.Receive(t, urls)
 	run := h.ends(r, schedule.RunWaiting)
 	require.NoError(t, h.p.Cancel(t.Context(), run.ID))
 	h.ends(r, schedule.RunCanceled)

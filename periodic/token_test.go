@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -33,7 +34,7 @@ func TestNoCompletionEndsARunOfASyncTarget(t *testing.T) {
 		w.WriteHeader(http.StatusInternalServerError)
 	})
 	r := h.start(&schedule.HTTPTarget{URL: url})
-	got := <-answers
+	got := testdb.Receive(t, answers)
 	require.Equal(t, 404, got.status, got.answer)
 	require.Equal(t, "unknown", got.answer.Reason)
 	require.Contains(t, got.answer.Error, "waits for no completion", "the token is right")
@@ -48,7 +49,7 @@ func TestWhatATargetIsToldOfItsExecutionMakesNoToken(t *testing.T) {
 		_, _ = io.WriteString(w, `{"told": "`+r.Header.Get("Mscheduler-Callback-Url")+`"}`)
 	})
 	r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync})
-	status, a := post(t, h.url+base64.RawURLEncoding.EncodeToString([]byte(<-ids)), "")
+	status, a := post(t, h.url+base64.RawURLEncoding.EncodeToString([]byte(testdb.Receive(t, ids))), "")
 	require.Equal(t, 410, status, a)
 	run := h.ends(r, schedule.RunWaiting)
 	task, err := h.prod.Get(t.Context(), run.TaskID)
@@ -85,13 +86,13 @@ func TestARedirectTellsNoOtherHostOfTheToken(t *testing.T) {
 
 	sync := schedule.HTTPTarget{URL: url + "/away", Keys: to.Keys}
 	h.ends(h.start(&sync), schedule.RunSuccess)
-	got := <-elsewhere
+	got := testdb.Receive(t, elsewhere)
 	require.NotEmpty(t, got.Get("Idempotency-Key"))
 	require.Empty(t, got.Get("Webhook-Signature"), "what is signed for one host is not for another")
 
 	to.URL = url + "/on"
 	r := h.start(&to)
-	status, a := post(t, (<-own).Get("Mscheduler-Callback-Url"), "")
+	status, a := post(t, testdb.Receive(t, own).Get("Mscheduler-Callback-Url"), "")
 	require.Equal(t, 200, status, a)
 	h.ends(r, schedule.RunSuccess)
 }

@@ -93,7 +93,7 @@ func TestAPlanOfAnOpenTransactionDelaysNoOthers(t *testing.T) {
 	require.Eventually(t, func() bool { return w.count("tasks", bson.D{{Key: "type", Value: "report"}}) == before+1 }, testdb.Patience, 5*time.Millisecond)
 	require.Empty(t, published, "it waits for the end of the transaction")
 	require.NoError(t, session.CommitTransaction(t.Context()))
-	require.NoError(t, <-published)
+	require.NoError(t, testdb.Receive(t, published))
 	require.Equal(t, []bool{false, true, false}, []bool{plans[0].Created, plans[1].Created, plans[2].Created})
 	require.Equal(t, 3, w.drain(mstest.SkipTime()).Executions)
 }

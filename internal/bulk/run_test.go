@@ -193,7 +193,7 @@ func TestAJobThatIsStoppedChangesNothingMore(t *testing.T) {
 	c := w.worker()
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
-	<-began
+	testdb.Receive(t, began)
 	stopped, err := w.jobs.Stop(t.Context(), v.Tenant, v.ID, "a mistake")
 	require.NoError(t, err)
 	require.True(t, stopped.Stopping)
@@ -201,7 +201,7 @@ func TestAJobThatIsStoppedChangesNothingMore(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, model.StatusCancelled, task.Status)
 	end()
-	require.NoError(t, <-ended)
+	require.NoError(t, testdb.Receive(t, ended))
 	v = w.get(v)
 	require.Equal(t, v.Changed, w.count(model.StatusCancelled))
 	require.LessOrEqual(t, v.Changed, int64(atOnce))

@@ -161,5 +161,5 @@ func (s *session) worker(args ...string) (out, errs *lockedBuffer, stop func() r
 
 func (s *session) eventually(what string, met func() bool) {
 	s.t.Helper()
-	require.Eventually(s.t, met, testdb.Patience, 10*time.Millisecond, what)
+	testdb.Eventually(s.t, what, met)
 }

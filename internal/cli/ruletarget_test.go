@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 func TestARuleCallsAURLAndItsCompletionEndsTheRun(t *testing.T) {
@@ -36,7 +38,7 @@ ext: {region: eu}
 
 	_, _, stop := s.worker("--periodic", "--completion-addr", "127.0.0.1:0", "--http-allow", "127.0.0.1")
 	s.ok("periodic", "trigger", "sync stats")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, <-told, http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, testdb.Receive(t, told), http.NoBody)
 	require.NoError(t, err)
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)

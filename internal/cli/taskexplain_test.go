@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -30,13 +31,13 @@ func TestExplainKnowsWhatConditionsAndLimitsKeepBack(t *testing.T) {
 	defer func() {
 		close(end)
 		cancel()
-		require.NoError(t, <-stopped)
+		require.NoError(t, testdb.Receive(t, stopped))
 	}()
 	s.eventually("a worker", func() bool { return strings.Contains(s.run("worker", "list").stdout, "tenants acme") })
 	s.ok("send", "t", "--key", "k")
 	require.Contains(t, s.ok("task", "explain", "t/k").stdout, "It has no tenant. No live worker of its type (1) takes such a task.")
 	s.ok("send", "t", "--key", "first", "--tenant", "acme", "--limit-key", "ann")
-	<-began
+	testdb.Receive(t, began)
 	s.ok("send", "t", "--key", "second", "--tenant", "acme", "--limit-key", "ann")
 	s.eventually("the second to be held back", func() bool {
 		out := s.ok("task", "explain", "acme/t/second").stdout

@@ -7,11 +7,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -31,11 +31,10 @@ func TestATaskShowsTheAttemptsOfItsCallback(t *testing.T) {
 	w.await("/tasks/-/sell/quiet", hasStatus("Success"))
 	w.await("/tasks/-/sell/a%2Fb", hasStatus("Completed"))
 	var page string
-	for !strings.Contains(page, "the till is closed") {
-		require.NoError(t, t.Context().Err())
-		time.Sleep(20 * time.Millisecond)
+	testdb.Eventually(t, "the page has the answer of the receiver", func() bool {
 		_, page = w.page("/tasks/-/sell/a%2Fb")
-	}
+		return strings.Contains(page, "the till is closed")
+	})
 	require.Contains(t, page, `<section id="delivery">`)
 	require.Contains(t, page, `href="/ui/tasks/-/mscheduler.callback/`)
 	require.Contains(t, page, "messenger", "the worker of the attempt")

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -121,16 +120,12 @@ func (w *world) raw(method, path, body string) (int, map[string]any) {
 // await reads a document of the API until it is as wanted.
 func (w *world) await(path string, wanted func(map[string]any) bool) map[string]any {
 	w.t.Helper()
-	for {
-		if doc := w.call(http.MethodGet, path, nil); wanted(doc) {
-			return doc
-		}
-		select {
-		case <-w.t.Context().Done():
-			require.Fail(w.t, "waited in vain", path)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	var doc map[string]any
+	testdb.Eventually(w.t, path+" is as wanted", func() bool {
+		doc = w.call(http.MethodGet, path, nil)
+		return wanted(doc)
+	})
+	return doc
 }
 
 func hasStatus(status string) func(map[string]any) bool {

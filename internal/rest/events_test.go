@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 // told is one Server-Sent Event.
@@ -49,6 +52,11 @@ func (w *world) watch(query, after string) *watching {
 // next is the next event; its name is "" when the stream has ended.
 func (x *watching) next() (e told) {
 	x.w.t.Helper()
+	late := time.AfterFunc(testdb.Patience, func() {
+		x.w.t.Errorf("no event has come within %v", testdb.Patience)
+		x.stop()
+	})
+	defer late.Stop()
 	for x.lines.Scan() {
 		name, value, _ := strings.Cut(x.lines.Text(), ": ")
 		switch name {

@@ -120,7 +120,7 @@ func TestAFlowIsDrivenToItsEndThroughTheAPI(t *testing.T) {
 	require.Equal(t, "RUNNING", resolved["status"])
 	go func() { waited <- w.do("GET", order+"/wait?timeout_ms=50000", "") }()
 	w.until(decide, order, "d", "SUCCESS", "t")
-	end := <-waited
+	end := testdb.Receive(t, waited)
 	require.Equal(t, "FINISH", end.body["status"], end.text)
 	require.NotEmpty(t, end.body["ended_at"])
 	require.NotEqual(t, `"1"`, end.header.Get("ETag"))

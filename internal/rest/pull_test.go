@@ -82,7 +82,7 @@ func TestWaitingFetchesShareAQuestionAndEachGetsATask(t *testing.T) {
 	}
 	keys := map[any]bool{}
 	for range workers {
-		a := <-got
+		a := testdb.Receive(t, got)
 		require.Equal(t, http.StatusOK, a.status, a.text)
 		require.Len(t, a.body["tasks"], 1)
 		keys[at(a.body, "tasks.0.key")] = true
@@ -100,10 +100,10 @@ func TestATaskForOneOfManyThatWaitIsFound(t *testing.T) {
 		}()
 	}
 	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k", "options": {"specific_worker_ids": ["w7"]}}`)
-	require.Equal(t, "k", at((<-got).body, "tasks.0.key"), "long before the wait of another is over")
+	require.Equal(t, "k", at(testdb.Receive(t, got).body, "tasks.0.key"), "long before the wait of another is over")
 	w.api.Stop()
 	for range 9 {
-		<-got
+		testdb.Receive(t, got)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestTasksOfAWorkerThatIsGoneAreGivenBack(t *testing.T) {
 	}()
 	time.Sleep(50 * time.Millisecond) // it may wait by now; the test holds wherever it is
 	leave()
-	<-ended
+	testdb.Receive(t, ended)
 	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k"}`)
 	require.Eventually(t, func() bool {
 		tasks, _ := w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "next", "types": ["mail"]}`)["tasks"].([]any)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/rest"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -131,7 +132,7 @@ func TestAWaitEndsWhenItsTimeIsOverAndWhenTheServerStops(t *testing.T) {
 	ended := make(chan answer)
 	go func() { ended <- w.do("GET", "/api/v1/tasks/-/mail/k/wait?timeout_ms=50000", "") }()
 	w.api.Stop()
-	require.Equal(t, "New", (<-ended).body["status"])
+	require.Equal(t, "New", testdb.Receive(t, ended).body["status"])
 }
 
 func TestAServiceMountsTheAPIUnderAPathOfItsOwn(t *testing.T) {

@@ -81,6 +81,7 @@ func TestPlannersOfOneProcessShareTheirLooks(t *testing.T) {
 
 	stopRules := going(t, rules.Run)
 	become(map[string][]string{"first": {tickplan.EngineType}})
+	testdb.Receive(t, looks) // it runs: whoever comes now joins it
 	stopFlows := going(t, flows.Run)
 	become(map[string][]string{"first": {flowplan.EngineType, tickplan.EngineType}})
 	for len(looks) > 0 {

@@ -112,7 +112,9 @@ func awaitTrue(t *testing.T, missing func() string) {
 		what = missing()
 		return what == ""
 	})
-	require.True(t, met, "waited in vain: %s", what)
+	if !met {
+		stuck(t, "waited in vain: "+what)
+	}
 }
 
 // poll looks until what is waited for is there, or ctx ends: whether it is there is what

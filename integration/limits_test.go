@@ -205,7 +205,7 @@ func TestALimitThatChangesWhileTasksRunCountsThem(t *testing.T) {
 		for i := range 16 { // while they end, one by one, others begin
 			before = append(before, a.sendLimited(1, 3500+100*i, plain)...)
 		}
-		a.awaitEach(before, "Executing", func(t *model.Task) bool { return t.Status == model.StatusExecuting })
+		a.awaitEach(before, "begun", func(t *model.Task) bool { return t.Status != model.StatusNew })
 		set := a.limit(func(typ *model.TaskType) { typ.MaxRunning = 4 })
 		ids := a.sendLimited(40, 300, func(int) []producer.Option { return []producer.Option{producer.At(set.UpdatedAt.Add(heard))} })
 		a.awaitDone(ids, 12) // three rounds: in the first one not all processes may have noticed that others have ended

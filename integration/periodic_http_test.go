@@ -112,6 +112,7 @@ func (w *callsWorld) called(r *schedule.Rule, calls <-chan call) call {
 // eachSecond enables a rule that fires each second, and disables it at the test's end.
 func (w *callsWorld) eachSecond(to schedule.HTTPTarget, overlap schedule.OverlapPolicy) *schedule.Rule {
 	w.t.Helper()
+	to.Timeout = time.Hour // a call ends by what a test does, however long the machine stands still
 	to.Headers = map[string]string{"X-Run": "{{run_id}}", "X-Nominal": "{{nominal_time}}"}
 	if to.Mode == schedule.HTTPAsync {
 		to.URL += "/?back={{callback_url}}"
@@ -269,7 +270,7 @@ func TestCancelPrevAbortsTheCallInFlightBeforeTheNextTickRuns(t *testing.T) {
 			case <-over:
 			}
 		})
-		r := w.eachSecond(schedule.HTTPTarget{URL: url, Timeout: time.Hour}, schedule.OverlapCancelPrev)
+		r := w.eachSecond(schedule.HTTPTarget{URL: url}, schedule.OverlapCancelPrev)
 		first := w.called(r, calls)
 		<-first.over // aborted: nothing else ends it
 		second := w.called(r, calls)

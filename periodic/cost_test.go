@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/measure"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -23,12 +22,13 @@ import (
 // counted is an engine whose commands are counted, and whose time the test moves.
 type counted struct {
 	*driven
+	clock    *testdb.Clock
 	commands map[string]int // by command and collection
 }
 
 func newCounted(t *testing.T) *counted {
 	db := testdb.New(t)
-	c := &counted{driven: &driven{t: t}, commands: map[string]int{}}
+	c := &counted{driven: &driven{t: t}, clock: testdb.NewClock(), commands: map[string]int{}}
 	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			coll, _ := e.Command.Lookup(e.CommandName).StringValueOK()
@@ -37,19 +37,24 @@ func newCounted(t *testing.T) *counted {
 	}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
-	c.p, err = New(Config{Database: client.Database(db.Name()), Clock: ahead{clock.System(), &c.off}})
+	c.p, err = New(Config{Database: client.Database(db.Name()), Clock: c.clock})
 	require.NoError(t, err)
-	c.prod, err = producer.New(producer.Config{Database: db, Clock: ahead{clock.System(), &c.off}})
+	c.prod, err = producer.New(producer.Config{Database: db, Clock: c.clock})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.prod.Close(context.Background())) })
 	c.e = c.p.engine()
 	require.NoError(t, c.e.Start(t.Context()))
+	sent, err := c.prod.SendJSON(t.Context(), "other", nil)
+	require.NoError(t, err)
+	task, err := c.prod.Get(t.Context(), sent.ID)
+	require.NoError(t, err)
+	c.p.store.Clock.Skip(task.CreatedAt.Sub(c.p.store.Clock.Now())) // the producer has read the database's time later
 	return c
 }
 
 // round lets the engine work once, at a later time, and returns its commands.
 func (c *counted) round(later time.Duration) (pause time.Duration, commands map[string]int) {
-	c.off.Add(int64(later))
+	c.clock.Move(later)
 	clear(c.commands)
 	pause = c.e.Round(c.t.Context())
 	return pause, maps.Clone(c.commands)

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -31,16 +32,16 @@ type driven struct {
 
 func newDriven(t *testing.T) *driven {
 	db := testdb.New(t)
-	return drive(t, db, db)
+	return drive(t, db, db, clock.System())
 }
 
 // drive has its engine reach the database in a way of its own.
-func drive(t *testing.T, db, engine *mongo.Database) *driven {
+func drive(t *testing.T, db, engine *mongo.Database, c clock.Clock) *driven {
 	d := &driven{t: t, db: db}
 	var err error
-	d.f, err = New(Config{Database: engine})
+	d.f, err = New(Config{Database: engine, Clock: c})
 	require.NoError(t, err)
-	d.prod, err = producer.New(producer.Config{Database: db})
+	d.prod, err = producer.New(producer.Config{Database: db, Clock: c})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.prod.Close(context.Background())) })
 	d.e = decision.NewEngine(d.f.id, flowplan.EngineType, d.f.decider)

@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
@@ -55,7 +56,7 @@ func newCounted(t *testing.T) *counted {
 	}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
-	c.driven = drive(t, db, client.Database(db.Name()))
+	c.driven = drive(t, db, client.Database(db.Name()), clock.System())
 	return c
 }
 

@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,11 +11,8 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/clock"
-	"github.com/mscheduler/mscheduler/internal/decision"
-	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 // ahead is a clock that is ahead.
@@ -30,45 +26,41 @@ func (a ahead) Monotonic() time.Duration { return a.Clock.Monotonic() + time.Dur
 
 // skipping is a driven engine whose time the test moves.
 func skipping(t *testing.T, db *mongo.Database, off *atomic.Int64) *driven {
-	d := &driven{t: t, db: db}
-	var err error
-	d.f, err = New(Config{Database: db, Clock: ahead{clock.System(), off}})
-	require.NoError(t, err)
-	d.prod, err = producer.New(producer.Config{Database: db, Clock: ahead{clock.System(), off}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.prod.Close(context.Background())) })
-	d.e = decision.NewEngine(d.f.id, flowplan.EngineType, d.f.decider)
-	require.NoError(t, d.e.Start(t.Context()))
-	return d
+	return drive(t, db, db, ahead{clock.System(), off})
+}
+
+// until moves the clock of a driven engine to that long before a time.
+func (d *driven) until(c *testdb.Clock, at time.Time, left time.Duration) {
+	c.Move(at.Sub(d.f.store.Clock.Now()) - left)
 }
 
 // The engine that heard of the end of a dies. Another one sleeps until the time, which it reads.
 func TestAWaitSurvivesItsEngineAndEndsAtItsTime(t *testing.T) {
-	var off atomic.Int64
 	db := testdb.New(t)
-	d := skipping(t, db, &off)
+	d := drive(t, db, db, clock.System())
 	s := graph.Spec{Key: "f", Nodes: []graph.NodeSpec{
 		{ID: "a", Type: "t", OnFailure: graph.Continue},
-		{ID: "w", After: []string{"a"}, Join: graph.Join{Strategy: graph.AllEnded}, Wait: &graph.Wait{For: 3 * time.Second}},
+		{ID: "w", After: []string{"a"}, Join: graph.Join{Strategy: graph.AllEnded}, Wait: &graph.Wait{For: time.Hour}},
 		{ID: "b", Type: "t", After: []string{"w"}},
 	}}
 	doc, err := d.f.Start(t.Context(), s)
 	require.NoError(t, err)
 	now := d.cancels(doc, 0)
 	require.Equal(t, graph.NodeReady, now.States[1].Status)
-	require.Equal(t, now.States[1].At.Add(3*time.Second), now.DueAt)
+	require.Equal(t, now.States[1].At.Add(time.Hour), now.DueAt)
 
-	other := skipping(t, db, &off)
-	off.Add(int64(time.Second))
-	left := now.DueAt.Sub(other.f.store.Clock.Now()) // before the round, which takes its time
-	pause := other.e.Round(t.Context())
-	require.LessOrEqual(t, pause, left+100*time.Millisecond)
+	c := testdb.NewClock()
+	other := drive(t, db, db, c)
+	other.until(c, now.DueAt, 2*time.Second)
+	require.Equal(t, 2*time.Second, other.e.Round(t.Context()))
 	require.Equal(t, graph.NodeReady, other.get(doc).States[1].Status, "not a moment early")
-	off.Add(int64(max(now.DueAt.Sub(other.f.store.Clock.Now()), 0)))
-	for range 10 { // it may be the dead engine's turn first
+	late := time.Duration(0)
+	testdb.Eventually(t, "the node has waited", func() bool { // it may be the dead engine's turn first
+		other.until(c, now.DueAt, -late)
 		other.e.Round(t.Context())
-		off.Add(int64(200 * time.Millisecond))
-	}
+		late += 200 * time.Millisecond
+		return other.get(doc).States[1].Status == graph.NodeSuccess
+	})
 	after := other.get(doc)
 	require.Equal(t, []graph.NodeStatus{graph.NodeError, graph.NodeSuccess, graph.NodeReady}, []graph.NodeStatus{after.States[0].Status, after.States[1].Status, after.States[2].Status})
 	require.Equal(t, model.StatusNew, other.task(doc, 2).Status)
@@ -82,21 +74,17 @@ func TestAWaitSurvivesItsEngineAndEndsAtItsTime(t *testing.T) {
 }
 
 func TestAnEngineSleepsUntilANodeHasWaited(t *testing.T) {
-	var off atomic.Int64
-	d := skipping(t, testdb.New(t), &off)
+	db, c := testdb.New(t), testdb.NewClock()
+	d := drive(t, db, db, c)
 	s := graph.Spec{Key: "f", Nodes: []graph.NodeSpec{{ID: "w", Wait: &graph.Wait{For: time.Hour}}, {ID: "b", Type: "t", After: []string{"w"}}}}
 	doc, err := d.f.Start(t.Context(), s)
 	require.NoError(t, err)
 	for _, left := range []time.Duration{3 * time.Second, time.Second, 100 * time.Millisecond} {
-		off.Add(int64(doc.DueAt.Sub(d.f.store.Clock.Now()) - left))
-		began := clock.System().Monotonic()
-		pause := d.e.Round(t.Context())
-		took := clock.System().Monotonic() - began
-		require.LessOrEqual(t, pause, left)
-		require.Greater(t, pause, left-took-5*time.Millisecond, "no look but the one at that time")
+		d.until(c, doc.DueAt, left)
+		require.Equal(t, left, d.e.Round(t.Context()), "no look but the one at that time")
 		require.Equal(t, graph.NodeReady, d.get(doc).States[0].Status)
 	}
-	off.Add(int64(max(doc.DueAt.Sub(d.f.store.Clock.Now()), 0)))
+	d.until(c, doc.DueAt, 0)
 	d.e.Round(t.Context())
 	require.Equal(t, graph.NodeSuccess, d.get(doc).States[0].Status)
 }

@@ -3,6 +3,8 @@ package flow_test
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +23,15 @@ func TestTheStreamsOfAKilledEngineAreSoonAsQuickAsOthers(t *testing.T) {
 	w := &world{t: t, db: testdb.New(t), broken: map[string]bool{}}
 	_, err := w.db.Collection("workers").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "a"}, {Key: "types", Value: bson.A{flowplan.EngineType}}, {Key: "heartbeat_at", Value: time.Now().Add(time.Hour)}})
 	require.NoError(t, err)
-	w.flows, err = flow.New(flow.Config{Database: monitored(t, w.db, func(bson.Raw) {}), EngineID: "b"})
+	var mu sync.Mutex
+	var looks []time.Time
+	w.flows, err = flow.New(flow.Config{EngineID: "b", Database: monitored(t, w.db, func(command bson.Raw) {
+		if coll, _ := command.Lookup("aggregate").StringValueOK(); coll == "control" {
+			mu.Lock()
+			defer mu.Unlock()
+			looks = append(looks, time.Now())
+		}
+	})})
 	require.NoError(t, err)
 	w.work()
 	w.run(w.flows.Run)
@@ -43,19 +53,23 @@ func TestTheStreamsOfAKilledEngineAreSoonAsQuickAsOthers(t *testing.T) {
 	last := "s/" + group + "/" + nodes[len(nodes)-1]
 	w.eventually("all nodes are over", func() bool { return w.record(last).Status.Final() })
 	var waited []time.Duration
+	var passedOver []int // by how many looks
 	for _, node := range nodes {
 		var task model.Task
 		record := w.record("s/" + group + "/" + node)
 		require.NoError(t, w.db.Collection("tasks").FindOne(t.Context(), bson.D{{Key: "_id", Value: record.TaskID}}).Decode(&task))
 		waited = append(waited, record.At.Sub(task.FinishedAt))
+		mu.Lock()
+		passedOver = append(passedOver, len(slices.DeleteFunc(slices.Clone(looks), func(at time.Time) bool { return !at.After(task.FinishedAt) || !at.Before(record.At) })))
+		mu.Unlock()
 	}
 	const turn = 400 * time.Millisecond
 	require.GreaterOrEqual(t, waited[0], turn, "it was the killed engine's turn: %v", waited)
 	quick := 0
-	for _, late := range waited[6:] {
-		if late < turn {
+	for n := 6; n < len(nodes); n++ {
+		if waited[n] < turn || passedOver[n] <= 2 { // an engine rests after a slow look; one look may have been too early, one is that of the decision
 			quick++
 		}
 	}
-	require.GreaterOrEqual(t, quick, 4, "the time from the end of a task to the decision about it: %v", waited)
+	require.GreaterOrEqual(t, quick, 4, "the time from the end of a task to the decision about it: %v, and the looks between: %v", waited, passedOver)
 }

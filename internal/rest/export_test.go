@@ -31,5 +31,8 @@ func (s *API) Patterns() []string { return s.mux.patterns }
 // Poll has the API watch as if the deployment had no change streams.
 func (s *API) Poll(every time.Duration) { s.polls, s.pollEvery = true, every }
 
+// Patient has writes of the audit wait that long for the database.
+func (s *API) Patient(patience time.Duration) { s.audit.Timeout = patience }
+
 // AuditWritten waits for what the audit has to write.
 func (s *API) AuditWritten(ctx context.Context) error { return s.audit.Wait(ctx) }

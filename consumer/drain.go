@@ -55,8 +55,11 @@ func (d *Drained) count(e Event) {
 
 // Drain runs tasks until no task is due and no handler runs, then returns. It is for tests and
 // batch jobs. It waits for a due task that an open transaction of another client locks. It may
-// be called repeatedly, but not concurrently with Run. Without skipTime, it takes over tasks of workers
-// that have died. If they may be well, for example right after an election, it first waits as Run does.
+// be called repeatedly, but not concurrently with Run.
+//
+// Drain takes over tasks whose leases have lapsed. Without skipTime, it first waits, as Run does, if their
+// workers may be well, for example right after an election. It leaves them alone when it is still in doubt after
+// three times the first wait.
 //
 // With skipTime, Drain then advances its notion of the database's time to the next due_at and
 // continues, so that delays and retries take no time. It stops after 250 years in total, so
@@ -100,9 +103,6 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool, beside ...func(ctx 
 	defer context.AfterFunc(ctx, c.giveUp)()
 	var keepers sync.WaitGroup
 	c.keep(&keepers)
-	if !skipTime { // else there is no healthy worker whose leases may have lapsed
-		c.lapses.Begin(ctx)
-	}
 	skipped, err := c.drainUntilStopped(ctx, drainage{skipTime, beside})
 	if err != nil && !c.isStopping() {
 		for _, x := range c.held.each() {
@@ -150,6 +150,10 @@ func (c *Consumer) drainUntilStopped(ctx context.Context, how drainage) (skipped
 }
 
 func (c *Consumer) drain(ctx context.Context, how drainage) (skipped time.Duration, err error) {
+	if !how.skipTime { // else there is no healthy worker whose leases may have lapsed
+		c.lapses.Begin(ctx)
+	}
+	var patience time.Duration // monotonic: until when it waits for leases that were left alone; 0 = none was
 	for {
 		// First, so that the look below finds the tasks that they have made.
 		other, worked, err := how.others(ctx, c.store.Clock.Now())
@@ -191,7 +195,10 @@ func (c *Consumer) drain(ctx context.Context, how drainage) (skipped time.Durati
 		if worked {
 			continue
 		}
-		if left.Wait > 0 && !how.skipTime { // leases have lapsed, and their owners may be well
+		if patience == 0 && left.Wait > 0 {
+			patience = c.cfg.Clock.Monotonic() + 3*left.Wait
+		}
+		if left.Wait > 0 && !how.skipTime && c.cfg.Clock.Monotonic() < patience { // leases have lapsed, and their owners may be well
 			if err := c.lapses.Observe(ctx, left); err != nil || ctx.Err() != nil {
 				return skipped, cmp.Or(context.Cause(ctx), err)
 			}

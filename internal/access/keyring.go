@@ -89,7 +89,7 @@ func (k *keyring) of(ctx context.Context, h jose.Header, patient bool) ([]crypto
 	k.begins()
 	done := make(chan struct{})
 	if err := k.reads.Put(ctx, done); err != nil {
-		k.ended() // perhaps nobody else asked
+		k.ended() // perhaps nobody else asked; if somebody did, one more may
 		return nil, err
 	}
 	select {

@@ -17,7 +17,7 @@ const (
 	perBatch = 500
 	// maxText is how many bytes a reason, or where a change came from, has at most.
 	maxText = 500
-	// readyTime bounds the look at the schema, and its setup by the first change of an empty database.
+	// readyTime bounds the setup of an empty database, by its first change.
 	readyTime = time.Minute
 )
 
@@ -81,17 +81,27 @@ func (l *Log) insert(batch []*opening) error {
 	for i, o := range batch {
 		entries[i] = o.entry
 	}
-	setup, cancel := context.WithTimeout(context.Background(), readyTime)
-	defer cancel()
-	if err := l.Store.Ready(setup); err != nil {
+	within := func(limit time.Duration, do func(ctx context.Context) error) error {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		return do(ctx)
+	}
+	err := within(l.Timeout, func(ctx context.Context) error {
+		_, err := l.Store.Topology(ctx) // where the database is away, nobody waits for its setup
+		return err
+	})
+	if err == nil {
+		err = within(readyTime, l.Store.Ready)
+	}
+	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), l.Timeout)
-	defer cancel()
-	if err := l.Store.FreshClock(ctx); err != nil {
-		return err
-	}
-	return l.Store.Audit.Insert(ctx, entries)
+	return within(l.Timeout, func(ctx context.Context) error {
+		if err := l.Store.FreshClock(ctx); err != nil {
+			return err
+		}
+		return l.Store.Audit.Insert(ctx, entries)
+	})
 }
 
 // End notes what became of a change. It does not wait for the write.

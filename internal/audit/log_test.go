@@ -18,6 +18,8 @@ func TestTheLimitOfAWriteDoesNotBoundTheSetup(t *testing.T) {
 	db := testdb.New(t)
 	st, err := store.Open(store.Config{Database: db})
 	require.NoError(t, err)
+	_, err = st.Topology(t.Context())
+	require.NoError(t, err)
 	entry := func(id string) *store.AuditEntry { return &store.AuditEntry{ID: id, Operation: "send-task"} }
 	require.ErrorIs(t, New(Config{Store: st, Timeout: time.Nanosecond}).Begin(t.Context(), entry("a")), context.DeadlineExceeded)
 	names, err := db.ListCollectionNames(t.Context(), struct{}{})

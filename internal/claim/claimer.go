@@ -47,8 +47,7 @@ type Claimer struct {
 // callTime bounds one call of the database.
 const callTime = 20 * time.Second
 
-// mostRefusals is how often a question is refused for a reason that this release does not know before nobody
-// asks it again.
+// mostRefusals bounds how often a question is asked again after a refusal that this release does not know.
 const mostRefusals = 5
 
 // Bid is a try to claim some of the tasks that a worker has found.

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/doctor"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 )
 
@@ -326,4 +327,10 @@ func TestAPauseOfATypeThatALiveWorkerRunsIsNoSlip(t *testing.T) {
 		require.Empty(t, s.ok("pause", typ).stderr)
 	}
 	require.Contains(t, s.ok("pause", "htpp").stderr, `unknown type "htpp": no definition, no tasks and no live worker`)
+}
+
+func TestAWorkerMayHoldMoreThanWasLookedAt(t *testing.T) {
+	now := time.Now()
+	require.Contains(t, workerText(&store.Worker{ID: "w1", HeartbeatAt: now}, nil, true, now), "may hold other tasks")
+	require.NotContains(t, workerText(&store.Worker{ID: "w1", HeartbeatAt: now}, nil, false, now), "may hold other tasks")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/explain"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -207,7 +208,7 @@ func TestCancelReachesARunningTask(t *testing.T) {
 	require.Contains(t, explained, "The worker w1 has been running it since")
 	require.Contains(t, explained, "its lease runs until")
 	require.Contains(t, s.ok("task", "cancel", "exec/k").stdout, "stop requested; its handler is still running")
-	r := s.run("task", "wait", "exec/k")
+	r := s.run("task", "wait", "exec/k", "--timeout", testdb.Patience.String())
 	require.Equal(t, ExitFailed, r.code)
 	require.Contains(t, r.stdout, "exec/k  Cancelled")
 }

@@ -12,7 +12,7 @@ func (a *app) taskCount() *cobra.Command {
 	var history historyFlag
 	cmd := &cobra.Command{
 		Use: "count", Short: "Count tasks", Args: noArgs,
-		Long: `Count tasks, by the filters of ` + "`task list`" + `. --history counts past lives, too. A task that moves to
+		Long: `Count the tasks that match the filters of ` + "`task list`" + `. --history counts past lives, too. A task that moves to
 the history meanwhile may be counted twice. ` + "`stats`" + ` summarizes all tasks by type and status.`,
 		Example: "  mscheduler task count --type http --status Failure,Pending\n  mscheduler task count --tenant acme --created-after -24h",
 		RunE: func(cmd *cobra.Command, args []string) error {

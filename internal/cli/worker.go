@@ -47,9 +47,9 @@ const maxHeldShown = 1_000
 func (a *app) workerShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show WORKER", Short: "Show a worker and the tasks that it holds", Args: one("the id of a worker"),
-		Long: fmt.Sprintf(`Show a worker that was heard of within a day, and its open executions by type and end of the
-lease, at most %d. It looks at no more than 10,000 running tasks; with -o json, "complete" is false
-if there are others.`, maxHeldShown),
+		Long: fmt.Sprintf(`Show a worker with a heartbeat within the last day. The command lists at most %d of its open
+executions, by type and end of the lease. It reads at most 10,000 running tasks. With -o json,
+"complete" is false if there may be other executions.`, maxHeldShown),
 		RunE: a.onDatabase(func(ctx context.Context, c *connection, args []string) error {
 			w, err := c.store.Workers.Known(ctx, args[0])
 			if err != nil {
@@ -92,17 +92,17 @@ func workerText(w *store.Worker, held []store.Held, more bool, now time.Time) st
 	}
 	f.add("started", human.When(w.StartedAt, now))
 	f.add("heartbeat", human.When(w.HeartbeatAt, now))
-	if len(held) == 0 {
-		return f.String()
+	text := f.String()
+	if len(held) > 0 {
+		t := newTable("HOLDS", "ATTEMPT", "CLAIMED", "LEASE UNTIL")
+		for i := range held {
+			s := &held[i].State
+			t.add(human.TaskID(held[i].TaskID), fmt.Sprint(s.Attempt), human.When(s.ClaimedAt, now), human.When(s.PingExpireTime, now))
+		}
+		text += "\n" + t.flush()
 	}
-	t := newTable("HOLDS", "ATTEMPT", "CLAIMED", "LEASE UNTIL")
-	for i := range held {
-		s := &held[i].State
-		t.add(human.TaskID(held[i].TaskID), fmt.Sprint(s.Attempt), human.When(s.ClaimedAt, now), human.When(s.PingExpireTime, now))
-	}
-	text := f.String() + "\n" + t.flush()
 	if more {
-		text += "there may be others\n"
+		text += "\nThe worker may hold other tasks: too many tasks run to look at all of them.\n"
 	}
 	return text
 }

@@ -48,6 +48,7 @@ type End struct {
 
 	task    *model.Task   // as it was read since the claim, to decide on; nil = it was not
 	decided store.Write   // the last decision, see Decide
+	written *model.Task   // as a try that failed for others of its batch has written it; nil = none has
 	late    int           // tries after the first
 	looked  bool          // whether a transaction has ended it, see settleCompleted
 	refused int           // how often the server refused just this end, see shorten

@@ -128,7 +128,6 @@ func (w *Ends) write(batch []*End, writes []store.Write) ([]store.Written, error
 	for _, e := range batch {
 		shortest = min(shortest, e.Of.Interval())
 	}
-	done := make([]bool, len(batch))
 	service, begin := w.Service(), w.Health.Call
 	for wait := w.Health.NewBackOff(); ; wait.Sleep(service) {
 		ctx, cancel := begin(service, health.CallTimeout)
@@ -136,8 +135,10 @@ func (w *Ends) write(batch []*End, writes []store.Write) ([]store.Written, error
 		written, err := w.Store.Tasks.Writes(store.For(ctx, store.Ending), writes, min(shortest/4, Search))
 		cancel()
 		w.Health.Report(err)
-		for i, r := range written {
-			if done[i] = done[i] || r.Applied; done[i] { // by a try before, whose other commands failed
+		for i, e := range batch {
+			if written[i].Applied {
+				e.written = writes[i].After
+			} else if e.written != nil { // by a try before, whose other commands failed
 				written[i] = store.Written{Applied: true}
 			}
 		}
@@ -149,13 +150,7 @@ func (w *Ends) write(batch []*End, writes []store.Write) ([]store.Written, error
 			}
 			return written, nil
 		case service.Err() != nil:
-			for i, e := range batch {
-				if done[i] {
-					e.applied(writes[i].After)
-				} else {
-					w.giveUp(e, err)
-				}
-			}
+			w.giveUpAll(batch, err)
 			return nil, err
 		case store.Final(err) && len(writes) > 1 && !store.Denied(err):
 			return w.writeHalves(batch, writes)
@@ -229,8 +224,13 @@ func (w *Ends) giveUpAll(batch []*End, err error) {
 	}
 }
 
-// giveUp leaves the lease of an execution to lapse, because its end cannot be written.
+// giveUp leaves the lease of an execution to lapse, because its end cannot be written. One that is known to be
+// written is told.
 func (w *Ends) giveUp(e *End, err error) {
+	if e.written != nil {
+		e.applied(e.written)
+		return
+	}
 	e.about(w.Log.Error().Err(err)).Msg("could not write the end of an execution")
 	e.Of.Left()
 }

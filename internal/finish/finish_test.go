@@ -192,6 +192,13 @@ func TestEachEndOfABatchIsLeftWhenTheProcessWaitsNoLonger(t *testing.T) {
 
 // One of two commands was carried out. The other one failed, and so does all that is tried again.
 func TestAnEndThatIsWrittenIsToldWhenTheProcessWaitsNoLonger(t *testing.T) {
+	const queryPlanKilled, failedToParse = 175, 9 // the first may pass
+	for _, code := range []int32{queryPlanKilled, failedToParse} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) { tellsWhatIsWritten(t, queryPlanKilled, code) })
+	}
+}
+
+func tellsWhatIsWritten(t *testing.T, first, then int32) {
 	px := testdb.Behind(t)
 	px.Patient()
 	w, _ := roomOn(t, testdb.Through(t, px))
@@ -203,12 +210,9 @@ func TestAnEndThatIsWrittenIsToldWhenTheProcessWaitsNoLonger(t *testing.T) {
 		e.Out, l.heard = lifecycle.Failed(failkind.Fatal, fmt.Sprint(i)), told
 		ends[i] = e
 	}
-	const queryPlanKilled = 175 // it may pass
-	failing := proxy.Rule{Command: "update", Do: proxy.Refuse, Code: queryPlanKilled}
-	px.Set(failing)
+	px.Set(proxy.Rule{Command: "update", Do: proxy.Refuse, Code: first})
 	px.Set(proxy.Rule{Command: "update", Do: proxy.Pass})
-	failing.Times = -1
-	again := px.Set(failing)
+	again := px.Set(proxy.Rule{Command: "update", Do: proxy.Refuse, Code: then, Times: -1})
 	go func() {
 		<-again.Hit()
 		end()

@@ -186,11 +186,13 @@ func (w *Watch) Scan(ctx context.Context) (claim.LeftAlone, error) {
 		found, err := w.cfg.Store.Tasks.Lapsed(call, w.cfg.Types(), w.cfg.Limit)
 		cancel()
 		if err == nil {
+			w.cfg.Health.Trust.Answered() // over a slow network the questions of a scan take long together
 			err = w.CheckPrimary(ctx)
 		}
 		if err != nil {
 			return claim.LeftAlone{}, err
 		}
+		w.cfg.Health.Trust.Answered()
 		if changed, left, err := w.cfg.Preempt(ctx, found); err != nil || changed == 0 {
 			return left, err
 		}

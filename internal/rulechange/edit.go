@@ -107,7 +107,7 @@ func (e Edit) Rule(now time.Time) (*schedule.Rule, error) {
 // another one of its name.
 func (e Edit) Write(ctx context.Context, rules *periodic.Periodic) (*schedule.Rule, error) {
 	spec := e.sealed
-	spec.Enabled = e.enabled // also where it seems so already: somebody may have switched the rule since it was read
+	spec.Enabled = e.enabled // an edit says it also where it seems so already: somebody may have switched the rule since it was read
 	switch {
 	case e.Stored == nil:
 		return rules.Create(ctx, spec)

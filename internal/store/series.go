@@ -17,7 +17,7 @@ import (
 // Series is the collection series: what all processes together have done in each slot of time, for charts.
 type Series struct {
 	*core
-	// Within bounds a record: what its caller does next must not wait long, and a stop neither. Tests raise it.
+	// Within bounds a record; defaults to 2 s. What its caller does next must not wait long, and a stop neither.
 	Within time.Duration
 }
 

@@ -20,7 +20,7 @@ type Expiry struct {
 
 const (
 	perExpiry = 500
-	// mostLeft bounds one run: so many tasks may it find that cannot be ended now. Somebody holds them, say.
+	// mostLeft bounds how many tasks one run finds that it cannot end now, for example because a client locks them.
 	mostLeft = 2500
 )
 

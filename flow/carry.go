@@ -147,7 +147,9 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 		if held[f.ID] != nil || f.DeleteAt.IsZero() && !restarted || f.Kind == graph.KindStream {
 			continue // the records of a stream are kept each for its own time
 		}
-		if err := p.store.Nodes.KeepUntil(ctx, f.ID, f.DeleteAt, f.Rev); err != nil {
+		if err := p.store.Nodes.KeepUntil(ctx, f.ID, f.DeleteAt, f.Rev); errors.Is(err, store.ErrHeld) {
+			held[f.ID] = err
+		} else if err != nil {
 			return nil, err
 		}
 	}

@@ -87,11 +87,17 @@ func (p planner) Finish(ctx context.Context, plans []*repeat.Plan, unsent map[st
 	}
 	// With its plans a plan loses what could not be sent, such as the delivery of its callback.
 	over = slices.DeleteFunc(over, func(doc *repeat.Plan) bool { return held[doc.ID] != nil || unsent[doc.ID] != nil })
-	if err := p.store.Plans.Leave(ctx, over, p.store.Clock.Now().Add(leaveAfter), retention); err != nil {
+	stay, err := p.store.Plans.Leave(ctx, over, p.store.Clock.Now().Add(leaveAfter), retention)
+	if err != nil {
 		return nil, err
 	}
+	for _, id := range stay {
+		held[id] = fmt.Errorf("moving the plan to the history: %w", store.ErrHeld)
+	}
 	for _, doc := range over {
-		doc.Planned = nil // that left with it
+		if held[doc.ID] == nil {
+			doc.Planned = nil // that left with it
+		}
 	}
 	return held, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -366,14 +367,30 @@ func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (rest []*grap
 	return rest, nil
 }
 
+// keepTime bounds [Nodes.KeepUntil] of one flow.
+const keepTime = 2 * time.Second
+
 // KeepUntil has the records of a flow's nodes deleted at that time; zero = never. rev is that of the
-// decision: a record that a later decision has changed stays as it is. Index: flow.
+// decision: a record that a later decision has changed stays as it is. It is [ErrHeld] if it takes longer
+// than keepTime, since another client holds a record, say. The same again goes on where that ended. Index: flow.
 func (s *Nodes) KeepUntil(ctx context.Context, flowID string, at time.Time, rev int64) error {
 	update := setAndUnset(bson.D{d("kept_rev", rev)}, bson.D{d("delete_at", "")})
 	if !at.IsZero() {
 		update = bson.D{d("$set", bson.D{d("delete_at", at), d("kept_rev", rev)})}
 	}
-	earlier := bson.A{bson.D{d("kept_rev", absent)}, bson.D{d("kept_rev", bson.D{d("$lte", rev)})}}
-	_, err := s.flowNodes.UpdateMany(ctx, bson.D{d("flow_id", flowID), d("$or", earlier)}, update, options.UpdateMany().SetHint(indexFlow))
+	earlier := bson.A{bson.D{d("kept_rev", absent)}, bson.D{d("kept_rev", bson.D{d("$lt", rev)})}}
+	call, cancel := context.WithTimeout(ctx, keepTime+answerPatience)
+	defer cancel()
+	limited := ownTimeLimit{call}
+	err := timeUp(limited, s.db.RunCommand(limited, bson.D{
+		d("update", s.flowNodes.Name()), d("updates", bson.A{bson.D{
+			d("q", bson.D{d("flow_id", flowID), d("$or", earlier)}), d("u", update), d("multi", true), d("hint", indexFlow),
+		}}),
+		d("writeConcern", bson.D{d("w", "majority")}), d("maxTimeMS", ms(keepTime)),
+	}).Err())
+	var server mongo.ServerError
+	if errors.As(err, &server) && slices.ContainsFunc(ranOutCodes, server.HasErrorCode) { // a router may say it of a statement
+		err = ErrHeld
+	}
 	return explain(err, "keeping the nodes of the flow "+flowID)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -208,24 +209,35 @@ func (s *Plans) Late(ctx context.Context, before time.Time, after *repeat.Plan, 
 // Leave copies plans that are over, and of which everything planned is carried out, to the history, and has
 // them leave the collection plans later: a publish of such an id finds the plan in one of the two. The copy
 // goes when the plan has been over for the retention. Nobody decides about a plan that is over, and to do
-// it twice changes nothing. Index: _id of both collections.
-func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt time.Time, retention time.Duration) error {
-	const doing = "moving plans to the history"
-	if len(plans) == 0 {
-		return nil
-	}
+// it twice changes nothing. held are the ids of those that another client holds: they have not left. Index:
+// _id of both collections.
+func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt time.Time, retention time.Duration) (held []string, err error) {
 	copies := collect(plans, func(p *repeat.Plan) *repeat.Plan {
 		c := *p
 		c.Planned, c.PlannedAt, c.DeleteAt = nil, time.Time{}, p.EndedAt.Add(retention)
 		return &c
 	})
-	if _, err := insertNew(ctx, s.core, s.planHistory, "storing past plan", copies); err != nil {
-		return err
+	_, waits, err := insertEach(ctx, s.core, s.planHistory, "storing past plan", copies)
+	if err != nil {
+		return nil, err
 	}
-	filter := bson.D{d("_id", in(collect(plans, s.ID))), d("ended_at", exists), d("delete_at", absent)}
+	over := bson.D{d("ended_at", exists), d("delete_at", absent)}
 	leaves := bson.D{d("$set", bson.D{d("delete_at", leaveAt)}), d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}
-	_, err := s.plans.UpdateMany(ctx, filter, leaves, options.UpdateMany().SetHint("_id_")) // not the index of delete_at
-	return explain(err, doing)
+	var changes []change
+	for i, p := range plans {
+		if slices.Contains(waits, i) {
+			held = append(held, p.ID)
+			continue
+		}
+		changes = append(changes, change{id: p.ID, guard: over, update: leaves})
+	}
+	x, err := s.sendEach(ctx, s.plans, "moving plan to the history", changes)
+	for _, c := range changes {
+		if x.held[c.id] {
+			held = append(held, c.id)
+		}
+	}
+	return held, err
 }
 
 // Questions are those of a look. No plan is ever due: the task of the next step waits for its time.

@@ -22,6 +22,9 @@ func (p *Plans) Finish(ctx context.Context, plans []*repeat.Plan, unsent map[str
 // Skip lets time pass for p.
 func (p *Plans) Skip(d time.Duration) { p.store.Clock.Skip(d) }
 
+// Now is the time of the database, as p knows it.
+func (p *Plans) Now() time.Time { return p.store.Clock.Now() }
+
 // Engine is an engine that works only when a test tells it to, and remembers plans meanwhile.
 func (p *Plans) Engine() *decision.Engine {
 	return decision.NewEngine(p.id, stepplan.EngineType, p.decider)

@@ -75,6 +75,7 @@ func (o operation) of(tenant string) string {
 func TestWithoutATokenNothingButHealthAnswers(t *testing.T) {
 	t.Parallel()
 	w := guarded(t)
+	w.ready()
 	open := map[string]int{ // all others need a token
 		"GET /livez": 200, "GET /readyz": 200, "/": 404, // health, and what is not there
 		"GET /docs": 200, "GET /docs/{$}": 200, "GET /docs/page.css": 200, "GET /docs/page.js": 200, // a page without data

@@ -60,6 +60,11 @@ func (w *world) as(pairs ...string) *world {
 	return &out
 }
 
+// ready waits until the server is ready. It sets up an empty database first, which may take longer than one question.
+func (w *world) ready() {
+	testdb.Eventually(w.t, "the server is ready", func() bool { return w.do("GET", "/readyz", "").status == http.StatusOK })
+}
+
 // answer is what came back.
 type answer struct {
 	status int
@@ -135,7 +140,7 @@ func at(body any, path string) any {
 
 func TestAServerThatDrainsIsNotReadyAndAnswersRequests(t *testing.T) {
 	w := newWorld(t)
-	require.Equal(t, http.StatusOK, w.do("GET", "/readyz", "").status)
+	w.ready()
 	w.api.Drain()
 	a := w.do("GET", "/readyz", "")
 	require.Equal(t, http.StatusServiceUnavailable, a.status)

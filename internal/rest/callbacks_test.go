@@ -30,7 +30,7 @@ func TestEachPartOfTheServerCanBeLeftOut(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, w.with(access.Admin).do("GET", "/api/v1/tasks", "").status)
 	require.Equal(t, http.StatusNotFound, w.do("GET", "/docs/", "").status)
 	require.Equal(t, "unknown", w.do("POST", "/api/v1/callbacks/x", "").body["reason"])
-	require.Equal(t, http.StatusOK, w.do("GET", "/readyz", "").status)
+	w.ready()
 
 	w = newWorld(t, func(c *rest.Config) { c.NoCallbacks = true })
 	w.ok("GET", "/api/v1/tasks", "")

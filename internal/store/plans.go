@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,21 +222,27 @@ func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt time.Ti
 	if err != nil {
 		return nil, err
 	}
-	over := bson.D{d("ended_at", exists), d("delete_at", absent)}
-	leaves := bson.D{d("$set", bson.D{d("delete_at", leaveAt)}), d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}
-	var changes []change
+	leave := statement{
+		guard:  appendFields(bson.D{d("ended_at", exists), d("delete_at", absent)}),
+		update: encoded(bson.D{d("$set", bson.D{d("delete_at", leaveAt)}), d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}),
+		byID:   true,
+	}
 	for i, p := range plans {
 		if slices.Contains(waits, i) {
 			held = append(held, p.ID)
-			continue
+		} else {
+			leave.ids = append(leave.ids, p.ID)
 		}
-		changes = append(changes, change{id: p.ID, guard: over, update: leaves})
 	}
-	x, err := s.sendEach(ctx, s.plans, "moving plan to the history", changes)
-	for _, c := range changes {
-		if x.held[c.id] {
-			held = append(held, c.id)
+	if len(leave.ids) == 0 {
+		return held, nil
+	}
+	x, err := s.sendTwice(ctx, s.plans, "moving plan to the history", []statement{leave})
+	for _, id := range leave.ids {
+		if x.held[id] {
+			held = append(held, id)
 		}
+		err = cmp.Or(err, x.refused[id])
 	}
 	return held, err
 }

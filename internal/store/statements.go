@@ -35,6 +35,7 @@ type statement struct {
 	update bsoncore.Document       // nil = the document is deleted
 	insert bson.Raw                // the new document, instead of guard and update
 	upsert bool                    // the update makes the document where there is none
+	byID   bool                    // the update goes by _id, although the guard has a field with an index of its own
 }
 
 // stores reports whether the document is stored once the statement was carried out: it counts without
@@ -43,7 +44,7 @@ func (st *statement) stores() bool { return st.insert != nil || st.upsert }
 
 // only is the statement for some of its ids.
 func (st *statement) only(ids ...string) statement {
-	return statement{ids: ids, guard: st.guard, update: st.update, insert: st.insert, upsert: st.upsert}
+	return statement{ids: ids, guard: st.guard, update: st.update, insert: st.insert, upsert: st.upsert, byID: st.byID}
 }
 
 func (st *statement) encode(ids []string) []byte {
@@ -71,6 +72,9 @@ func (st *statement) encode(ids []string) []byte {
 		dst = bsoncore.AppendBooleanElement(dst, "multi", len(ids) > 1)
 		if st.upsert {
 			dst = bsoncore.AppendBooleanElement(dst, "upsert", true)
+		}
+		if st.byID {
+			dst = bsoncore.AppendStringElement(dst, "hint", "_id_")
 		}
 	} else {
 		dst = bsoncore.AppendInt32Element(dst, "limit", 0)

@@ -20,8 +20,7 @@ func refused(skip, times int) proxy.Rule {
 	return proxy.Rule{Command: "update", Collection: "tasks", Skip: skip, Times: times, Do: proxy.Refuse, Code: 13}
 }
 
-// lastingly refuses all updates of tasks but the first, by an error that does not say whether a person must
-// mend it.
+// lastingly refuses all updates of tasks but the first. Its error may pass by itself.
 func lastingly() proxy.Rule {
 	r := refused(1, -1)
 	r.Code = 391

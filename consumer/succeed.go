@@ -303,8 +303,8 @@ func (c *Consumer) heldFollow(f *following) {
 	}
 }
 
-// followsUnknown is for ends and claims of which one has no answer, or is refused: the ends are
-// repeated, and the claims asked for.
+// followsUnknown handles a command of ends and claims that has no answer, or that the server refuses. It
+// repeats the ends, and asks which claims were won.
 func (c *Consumer) followsUnknown(both []*following, stamp store.Stamp, err error) {
 	for _, f := range both {
 		c.ends.Put(f.e)

@@ -336,7 +336,8 @@ func (c *Claimer) Settle(claims []store.Write, execID string, err error) (writte
 }
 
 // insist repeats a question until the server answers it, or for as long as lost answers are asked
-// about. It gives up when the server refuses the question: at once for a reason that a person must mend.
+// about. It gives up when the server refuses the question: after the first fatal error, or after mostRefusals
+// others.
 func (c *Claimer) insist(ask func(context.Context) error) error {
 	refusals := 0
 	for pause := c.BackOff(); ; pause(c.Unsure) {

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { testdb.Main(m) }
 
-// listener is a planner that notes which ends it is told of.
+// listener is a planner that records the ends it decides about.
 type listener struct {
 	notePlanner
 	told []string

@@ -224,8 +224,8 @@ func (w *Ends) giveUpAll(batch []*End, err error) {
 	}
 }
 
-// giveUp leaves the lease of an execution to lapse, because its end cannot be written. One that is known to be
-// written is told.
+// giveUp leaves the lease of an execution to lapse, because its end cannot be written. If a try is known to have
+// written it, the execution has ended.
 func (w *Ends) giveUp(e *End, err error) {
 	if e.written != nil {
 		e.applied(e.written)

@@ -177,9 +177,14 @@ func TestEachEndOfABatchIsLeftWhenTheProcessWaitsNoLonger(t *testing.T) {
 	px.Set(proxy.Rule{Command: "update", Do: proxy.Refuse, Code: 9})
 	px.Set(proxy.Rule{Command: "update", Do: proxy.Pass})
 	away := px.Set(proxy.Rule{Command: "update", Do: proxy.CutBefore, Times: -1})
+	require.Equal(t, map[string]int{"ended: Success": 2, "left": 2}, flushed(w, ends, told, away, end))
+}
+
+// flushed counts what executions hear of their ends. The process stops waiting when the trap springs.
+func flushed(w *Ends, ends []*End, told chan string, trap *proxy.Trap, stop func()) map[string]int {
 	go func() {
-		<-away.Hit()
-		end()
+		<-trap.Hit()
+		stop()
 	}()
 	w.flush(ends)
 	close(told)
@@ -187,7 +192,7 @@ func TestEachEndOfABatchIsLeftWhenTheProcessWaitsNoLonger(t *testing.T) {
 	for what := range told {
 		heard[what]++
 	}
-	require.Equal(t, map[string]int{"ended: Success": 2, "left": 2}, heard)
+	return heard
 }
 
 // One of two commands was carried out. The other one failed, and so does all that is tried again.
@@ -213,17 +218,7 @@ func tellsWhatIsWritten(t *testing.T, first, then int32) {
 	px.Set(proxy.Rule{Command: "update", Do: proxy.Refuse, Code: first})
 	px.Set(proxy.Rule{Command: "update", Do: proxy.Pass})
 	again := px.Set(proxy.Rule{Command: "update", Do: proxy.Refuse, Code: then, Times: -1})
-	go func() {
-		<-again.Hit()
-		end()
-	}()
-	w.flush(ends)
-	close(told)
-	heard := map[string]int{}
-	for what := range told {
-		heard[what]++
-	}
-	require.Equal(t, map[string]int{"ended: Failure": inTwo / 2, "left": inTwo / 2}, heard)
+	require.Equal(t, map[string]int{"ended: Failure": inTwo / 2, "left": inTwo / 2}, flushed(w, ends, told, again, end))
 }
 
 func TestAParkThatARequestToCancelCrossedIsAnEnd(t *testing.T) {

@@ -323,9 +323,9 @@ func (s *Nodes) insertNew(ctx context.Context, nodes []*graph.Node) (rest, held 
 	return rest, held, err
 }
 
-// putEqual changes the records of nodes of which many have become the same: one statement for those. It
-// returns the nodes of which it is not known that they are stored. None is older than it was. Behind a
-// router, where a statement names one record, that is all of them.
+// putEqual changes records of nodes, with one statement for all that have become the same. It returns the nodes
+// that may not be stored. Behind a router, where a statement names one record, these are all nodes. No record
+// becomes older.
 func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (rest []*graph.Node, err error) {
 	type state struct {
 		status graph.NodeStatus

@@ -1,14 +1,11 @@
 package upkeep
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -36,13 +33,7 @@ func TestExpiryPassesAPageOfHeldTasks(t *testing.T) {
 	expired(t, st, "held", perExpiry, at)
 	expired(t, st, "same", 3, at)
 	expired(t, st, "later", 3, at.Add(time.Second))
-	session, err := db.Client().StartSession()
-	require.NoError(t, err)
-	defer session.EndSession(context.Background())
-	require.NoError(t, session.StartTransaction())
-	_, err = db.Collection("tasks").UpdateMany(mongo.NewSessionContext(t.Context(), session),
-		bson.D{{Key: "key", Value: bson.D{{Key: "$regex", Value: "^held"}}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
-	require.NoError(t, err)
+	session := holding(t, db)
 
 	ended := map[string]bool{}
 	j := Expiry{Store: st, Types: tasktypes.New(st), Ended: func(t *model.Task) { ended[t.Key] = true }}

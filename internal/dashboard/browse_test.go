@@ -33,7 +33,7 @@ func (w *world) seedTasks() {
 }
 
 func TestTheTaskPagesLookRightAndTheirActionsWork(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	w.seedTasks()
 	b.looks("tasks", w.url+"/ui/tasks")
 	w.call(http.MethodPost, "/tasks", map[string]any{"type": "report", "key": "while it is shown"})

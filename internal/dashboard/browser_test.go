@@ -39,6 +39,17 @@ type browser struct {
 // chromiums are the names of the program. Debian's package is chromium.
 var chromiums = []string{"chromium", "chromium-browser", "google-chrome"}
 
+// places are for the browsers that are open at once.
+var places = make(chan struct{}, 3)
+
+// browse opens a browser beside those of other tests, and starts what it is to show.
+func browse(t *testing.T) (*world, *browser) {
+	t.Helper()
+	t.Parallel()
+	b := open(t)
+	return newWorld(t), b
+}
+
 // open starts the browser. Without one the test is skipped; CI installs it.
 func open(t testing.TB) *browser {
 	t.Helper()
@@ -55,6 +66,8 @@ func open(t testing.TB) *browser {
 	if program == "" {
 		t.Skip("there is no Chromium: apt-get install chromium")
 	}
+	places <- struct{}{}
+	t.Cleanup(func() { <-places })
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
@@ -97,12 +110,19 @@ func (b *browser) hear(event any) {
 	}
 }
 
-// run does something in the tab.
+// run does something in the tab. Pages replace their parts while they are shown: what has just been found may be gone,
+// and is looked for again, as a person would.
 func (b *browser) run(actions ...chromedp.Action) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, testdb.Patience) // such as for an element that never comes
 	defer cancel()
-	require.NoError(b.t, chromedp.Run(ctx, actions...))
+	for _, action := range actions {
+		err := chromedp.Run(ctx, action)
+		for err != nil && strings.Contains(err.Error(), "Could not find node with given id") {
+			err = chromedp.Run(ctx, action)
+		}
+		require.NoError(b.t, err)
+	}
 }
 
 // visit goes to a page and waits until its script has run.

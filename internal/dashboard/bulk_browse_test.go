@@ -11,7 +11,7 @@ import (
 // Rows that are selected by keys are changed with a progress; everything that matches is counted and then changed by a
 // job, which somebody stops.
 func TestRowsAndEverythingThatMatchesAreChanged(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	w.seedTasks()
 	b.size(1440, 900, false)
 	b.visit(w.url + "/ui/tasks?type=mail")

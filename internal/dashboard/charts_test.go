@@ -146,7 +146,7 @@ func TestTheOverviewNamesAnOverdueTick(t *testing.T) {
 }
 
 func TestTheChartsLookRight(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	w.seedSeries()
 	w.seedTasks()
 	b.looks("overview", w.url+"/ui/")

@@ -10,7 +10,7 @@ import (
 
 // A first task is made by the form and the YAML beside it, and errors of the API are at their fields.
 func TestATaskIsSentByFormAndYAML(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	b.looks("send", w.url+"/ui/tasks/new")
 	b.visit(w.url + "/ui/tasks/new?type=mail")
 	b.awaits(`document.getElementById("f-type").value === "mail"`)
@@ -46,7 +46,7 @@ func TestABrokenYAMLIsToldWithItsLine(t *testing.T) {
 
 // A rule is edited after its dry run, and not over an edit that somebody else has made meanwhile.
 func TestARuleIsEditedAfterADryRun(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	w.call(http.MethodPost, "/periodics", map[string]any{"name": "night ly", "cron": "0 3 * * *", "type": "report", "enabled": true})
 	at := w.url + "/ui/periodics/-/night%20ly/edit"
 	b.looks("rule-edit", at)

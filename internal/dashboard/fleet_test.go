@@ -10,7 +10,7 @@ import (
 )
 
 func TestATypeIsSetUpWithItsEffectShownAndPausedAndResumed(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	w.seedSeries()
 	w.seedTasks()
 	b.looks("types", w.url+"/ui/types")
@@ -75,7 +75,7 @@ func TestATypeIsSetUpWithItsEffectShownAndPausedAndResumed(t *testing.T) {
 }
 
 func TestWorkersShowWhatTheyHold(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	w.seedTasks()
 	w.await("/workers", func(doc map[string]any) bool { return len(doc["workers"].([]any)) == 1 })
 	b.looks("workers", w.url+"/ui/workers")

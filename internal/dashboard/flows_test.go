@@ -65,7 +65,7 @@ func (w *world) awaitNode(path, name, status string) map[string]any {
 }
 
 func TestTheFlowPagesLookRightAndTheirActionsWork(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	b.visit(w.url + "/ui/flows")
 	require.Contains(t, b.text("[data-part=flows]"), "There are none yet")
 	w.seedFlow()
@@ -105,7 +105,7 @@ func TestTheFlowPagesLookRightAndTheirActionsWork(t *testing.T) {
 
 // A definition is checked and drawn before it is started. Everybody may look; operators start it.
 func TestAFlowIsDrawnBeforeItIsStarted(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	w.work()
 	w.engine()
 	page := w.url + "/ui/flows/new"
@@ -158,7 +158,7 @@ nodes:
 
 // When the nodes waited, ran and ended: as a picture, and in the table below it.
 func TestAFlowHasAGanttChart(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	w.seedFlow()
 	const page = "/ui/flows/-/order%2F7?view=gantt"
 	b.looks("gantt", w.url+page)

@@ -11,7 +11,7 @@ import (
 
 // A viewer of two tenants chooses one; each link, filter and search is about it from then on.
 func TestAViewerFiltersByNameWithinTheChosenTenant(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	for _, tenant := range []string{"acme", "blue"} {
 		for _, name := range []string{"order-" + tenant, "other-" + tenant} {
 			w.call(http.MethodPost, "/tasks", map[string]any{"type": "report", "key": name, "tenant": tenant})

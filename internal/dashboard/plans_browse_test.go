@@ -56,7 +56,7 @@ func (w *world) seedPlans() {
 }
 
 func TestThePlanPagesLookRightAndTheirActionsWork(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	w.seedPlans()
 	b.looks("plans", w.url+"/ui/plans")
 	b.looks("plan", w.url+"/ui/plans/-/figures")

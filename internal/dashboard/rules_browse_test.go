@@ -49,7 +49,7 @@ func (w *world) seedRules() {
 }
 
 func TestTheRulePagesLookRightAndTheirActionsWork(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	w.seedRules()
 	b.looks("rules", w.url+"/ui/periodics")
 	b.looks("rule", w.url+"/ui/periodics/-/nightly%20report")

@@ -9,7 +9,7 @@ import (
 )
 
 func TestTheStreamPagesLookRightAndTheirActionsWork(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	b.visit(w.url + "/ui/streams?all=true")
 	require.Contains(t, b.text("[data-part=streams]"), "There are none yet")
 	w.work()

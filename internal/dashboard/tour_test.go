@@ -82,8 +82,7 @@ func (w *world) serves(typ string, handle func(args map[string]string) error) {
 // A first-time user sends a task that fails, reads why, mends it and retries it at once. The tours know no address, and
 // press only what is visible.
 func TestATourLeadsFromTheFirstTaskToOneThatIsMendedWhileItIsRetried(t *testing.T) {
-	b := open(t)
-	w := newWorld(t)
+	w, b := browse(t)
 	w.serves("deliver", func(args map[string]string) error {
 		if args["to"] != "Main Street 17" {
 			return consumer.RetryAfter(time.Hour, errors.New("there is no house at "+args["to"])) // the person is quicker
@@ -111,8 +110,7 @@ func TestATourLeadsFromTheFirstTaskToOneThatIsMendedWhileItIsRetried(t *testing.
 
 // A first-time user finds a task that failed for good, reads why, mends it and sends it again.
 func TestATourLeadsFromTheOverviewToATaskThatFailedForGoodAndIsMended(t *testing.T) {
-	b := open(t)
-	w := newWorld(t)
+	w, b := browse(t)
 	w.serves("deliver", func(args map[string]string) error {
 		if args["to"] != "Main Street 17" {
 			return consumer.Fatal(errors.New("there is no house at " + args["to"]))

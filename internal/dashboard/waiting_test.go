@@ -9,7 +9,7 @@ import (
 )
 
 func TestWhatWaitsForPeopleIsDecidedInItsRow(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	w.seedTasks()
 	b.looks("waiting", w.url+"/ui/waiting")
 	b.visit(w.url + "/ui/waiting")
@@ -22,7 +22,7 @@ func TestWhatWaitsForPeopleIsDecidedInItsRow(t *testing.T) {
 }
 
 func TestEventsAreListedAsTheyHappenAndCanBePaused(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	b.size(1440, 900, false)
 	b.visit(w.url + "/ui/events?type=report")
 	b.awaits(`document.querySelector("#events-state").textContent === "live"`)
@@ -46,7 +46,7 @@ func TestEventsAreListedAsTheyHappenAndCanBePaused(t *testing.T) {
 }
 
 func TestTheAuditAndTheSystemAreShown(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	w.seedTasks()
 	w.call(http.MethodPost, "/types/mail/pause", nil)
 	b.looks("audit", w.url+"/ui/audit")
@@ -66,7 +66,7 @@ func TestTheAuditAndTheSystemAreShown(t *testing.T) {
 }
 
 func TestATokenIsShownOnce(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	b.visit(w.url + "/ui/access")
 	b.run(chromedp.Click(`[data-opens="new-token"]`), chromedp.SendKeys("#token-name", "grafana"), chromedp.SendKeys("#token-tenants", "acme\nb"), chromedp.SendKeys("#token-expires", "90d"),
 		chromedp.Click("#create-token button.primary"), chromedp.WaitVisible("#minted"))
@@ -84,7 +84,7 @@ func TestATokenIsShownOnce(t *testing.T) {
 }
 
 func TestATokenIsRevoked(t *testing.T) {
-	w, b := newWorld(t), open(t)
+	w, b := browse(t)
 	token := w.call(http.MethodPost, "/tokens", map[string]any{"name": "grafana", "role": "viewer"})
 	b.size(1440, 900, false)
 	b.visit(w.url + "/ui/access")

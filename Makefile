@@ -31,8 +31,8 @@ demo: ## 2,000 tasks and a flow, three workers, two killed, one frozen: nothing 
 check: lint test scenarios ## lint with format and vet, every test, with -race where goroutines meet, every engine
 
 # Compilers, linkers and linters spend a third of their time on collecting garbage that few machines need back.
-export GOGC       ?= 400
-export GOMEMLIMIT ?= 2GiB
+lint test scenarios: export GOGC       ?= 400
+lint test scenarios: export GOMEMLIMIT ?= 2GiB
 
 # Many tests wait for leases and clocks, so the tests of more packages than there are processors run at
 # once. golangci-lint vets them. Without the symbols of debuggers they are linked in half the time. The

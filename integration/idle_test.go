@@ -66,7 +66,7 @@ func TestAnIdleProcessWithAllEnginesSendsAtMostThirtyCommandsAMinute(t *testing.
 			return maps.Clone(sent)
 		}
 		const settles, minutes = 20 * time.Second, 3 // one minute may have a few commands more than the next
-		time.Sleep(settles) // what begins has ended
+		time.Sleep(settles)                          // what begins has ended
 		before := counts()
 		time.Sleep(minutes * time.Minute) // it is idle
 		total := 0

@@ -30,7 +30,8 @@ demo: ## 2,000 tasks and a flow, three workers, two killed, one frozen: nothing 
 .PHONY: check
 check: lint test scenarios ## lint with format and vet, every test, with -race where goroutines meet, every engine
 
-# Compilers, linkers and linters spend a third of their time on collecting garbage that few machines need back.
+# Compilers and linkers spend a fifth of their time, and the linter two fifths, collecting garbage. Few machines need that
+# memory back.
 lint test scenarios: export GOGC       ?= 400
 lint test scenarios: export GOMEMLIMIT ?= 2GiB
 

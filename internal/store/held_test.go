@@ -89,27 +89,48 @@ func TestPingsCountForAllButTheHeld(t *testing.T) {
 // that, and what nobody has tried alone is tried before what ran out of time alone. A slow machine may need more than
 // one try.
 func TestAFewCallsFindTheFewThatNobodyHolds(t *testing.T) {
-	for try := 1; callsUntilTheFreeOnesCount(newStepping(t), 16) > 8; try++ {
+	for try := 1; callsUntilTheFreeOnesCount(newStepping(t)) > 8; try++ {
 		require.Less(t, try, 20, "the free ones wait for the others")
 	}
 }
 
-// callsUntilTheFreeOnesCount pings 320 executions, of which one of every so many is free, until those have their leases
-// extended. It returns after how many calls that was; nine are too many.
-func callsUntilTheFreeOnesCount(s *stepping, every int) (calls int) {
-	pings := make([]store.Ping, 320)
-	free := map[string]bool{}
+// A short search divides such a batch only once. The limits of commands stay as short as they were all the same.
+func TestABatchOfWhichMostIsHeldIsNoSlowServer(t *testing.T) {
+	for try := 1; ; try++ {
+		s := newStepping(t)
+		pings, _ := s.mostlyHeld()
+		before := s.Limit(len(pings))
+		_, err := s.Tasks.Pings(t.Context(), pings, 50*time.Millisecond)
+		require.NoError(t, err)
+		if s.Limit(len(pings)) == before {
+			break
+		}
+		require.Less(t, try, 20, "the server is taken for slow")
+	}
+}
+
+// mostlyHeld returns the pings of 320 executions, of which a transaction holds all but 20, which are free.
+func (s *stepping) mostlyHeld() (pings []store.Ping, free map[string]bool) {
+	s.Helper()
+	pings, free = make([]store.Ping, 320), map[string]bool{}
 	var ids []string
 	for i := range pings {
 		task := s.held(fmt.Sprint(i), "w")
 		pings[i] = store.Ping{ID: task.ID, ExecID: "w", Until: s.now.Add(time.Hour)}
-		if i%every == 0 {
+		if i%16 == 0 {
 			free[task.ID] = true
 		} else {
 			ids = append(ids, task.ID)
 		}
 	}
-	defer s.hold("tasks", ids...)()
+	s.hold("tasks", ids...)
+	return pings, free
+}
+
+// callsUntilTheFreeOnesCount pings until the executions that nobody holds have their leases extended. It returns after
+// how many calls that was; nine are too many.
+func callsUntilTheFreeOnesCount(s *stepping) (calls int) {
+	pings, free := s.mostlyHeld()
 	for calls < 9 {
 		calls++
 		_, err := s.Tasks.Pings(s.Context(), pings, time.Second)

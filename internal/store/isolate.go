@@ -131,13 +131,13 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 	var mu sync.Mutex
 	var next []command
 	found, answered, ranOut := false, 0, 0
-	idle := sync.OnceValue(func() bool { return b.serverAnswers(ctx) })
-	stalled := func() bool {
+	suspected := func() bool {
 		mu.Lock()
-		suspected := answered == 0 && ranOut >= stalledParts && !b.s.pace.slowest()
-		mu.Unlock()
-		return suspected && !idle()
+		defer mu.Unlock()
+		return answered == 0 && ranOut >= stalledParts
 	}
+	answers := sync.OnceValue(func() bool { return b.serverAnswers(ctx) })
+	stalled := func() bool { return suspected() && !b.s.pace.slowest() && !answers() }
 	one := func(c command, first bool) {
 		if c.ids > 1 && stalled() {
 			c.each(b.leaveOut)
@@ -186,7 +186,7 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 		senders.Wait()
 		wave, next = next, nil
 	}
-	if len(late) > 0 && !found {
+	if len(late) > 0 && !found && (!suspected() || !answers()) {
 		b.s.pace.slow() // no document is held, as far as is known
 	}
 }

@@ -68,7 +68,7 @@ FULL = $(sort ./integration ./internal/dashboard $(patsubst %/,%,$(dir $(SHORT_F
 .PHONY: scenarios
 scenarios: ## the other engines that are at hand, and what matters at full size, without -race
 	@echo 'MSCHEDULER_TEST_ENGINES=others $(GO) test $(FULL)'
-	@MSCHEDULER_TEST_ENGINES=others $(GO) test $(TEST_FLAGS) -parallel 16 -run '^($(WITHOUT_RACE))$$' $(FULL) | $(GO) run ./internal/house/report
+	@MSCHEDULER_TEST_ENGINES=others $(GO) test $(TEST_FLAGS) -run '^($(WITHOUT_RACE))$$' $(FULL) | $(GO) run ./internal/house/report
 
 .PHONY: long
 long: ## make check's tests without its limits: programs with -race, full size, killed and frozen processes on every engine

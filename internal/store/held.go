@@ -106,8 +106,8 @@ func (h *held) waits(coll *mongo.Collection, id string, c clock.Clock) bool {
 
 // apart takes the suspects out of the statements: the others, the suspects whose probe is
 // due, and the ids of those that wait. Where there are no others, all are probed: the
-// caller gave them a command of their own. Those that have waited longest go first, since there may not be
-// time for all; who has not been probed at all has waited longest.
+// caller gave them a command of their own. There may not be time for all probes, so those that have been due
+// longest go first: among them what was never probed.
 func (h *held) apart(coll *mongo.Collection, statements []statement, c clock.Clock) (others, probes []statement, waiting []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -50,14 +50,20 @@ func (w *world) start() {
 	w.c.lapses.Begin(w.t.Context())
 }
 
+// requireANewWorkerTakesOver has a worker start a minute later, which takes the task over at once.
+func (w *world) requireANewWorkerTakesOver(id string) {
+	w.t.Helper()
+	w.pass(time.Minute)
+	w.start()
+	require.Zero(w.t, w.scan())
+	w.requireTakenOver(id)
+}
+
 func TestAWorkerThatStartsTakesOverAtOnceFromAFleetThatDied(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start()
 	id := w.owned("a", twoSeconds)
-	w.pass(time.Minute)
-	w.start()
-	require.Zero(t, w.scan())
-	w.requireTakenOver(id)
+	w.requireANewWorkerTakesOver(id)
 }
 
 func TestAWorkerThatStartsAfterAnElectionWaitsAsOthersDo(t *testing.T) {
@@ -88,10 +94,7 @@ func TestAWorkerThatRunsTellsThoseThatStartOfAnElection(t *testing.T) {
 	w.pass(time.Minute)
 	w.elect()
 	w.scan() // it notices
-	w.pass(time.Minute)
-	w.start()
-	require.Zero(t, w.scan())
-	w.requireTakenOver(id)
+	w.requireANewWorkerTakesOver(id)
 }
 
 func TestAWorkerThatWasIdleTellsThoseThatStartOfAnElection(t *testing.T) {
@@ -104,10 +107,7 @@ func TestAWorkerThatWasIdleTellsThoseThatStartOfAnElection(t *testing.T) {
 	w.scan()
 	w.pass(10 * time.Second)
 	id := w.owned("a", twoSeconds)
-	w.pass(time.Minute)
-	w.start()
-	require.Zero(t, w.scan())
-	w.requireTakenOver(id)
+	w.requireANewWorkerTakesOver(id)
 
 	hellos := w.px.Set(proxy.Rule{Command: "hello", Contains: "world", Times: -1}) // not the driver's own
 	w.scan()
@@ -124,10 +124,7 @@ func TestAPrimaryThatCouldNotBeNotedIsNotedLater(t *testing.T) {
 	w.scan()
 	require.Equal(t, 1, refused.Sprung())
 	w.scan()
-	w.pass(time.Minute)
-	w.start()
-	require.Zero(t, w.scan())
-	w.requireTakenOver(id)
+	w.requireANewWorkerTakesOver(id)
 }
 
 func TestAnElectionWhileAWorkerPreparesDoesNotEndIt(t *testing.T) {

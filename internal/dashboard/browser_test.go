@@ -240,20 +240,14 @@ func (b *browser) picture(name string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(pictures, name+".png"), shot, 0o644))
 }
 
-// looks visits a page at the sizes and in the colours that matter, and checks each: each size and each colour, and in
-// `make long` each size in each colour.
+// looks visits a page at the sizes and in the colours that matter, and checks each.
 func (b *browser) looks(name, url string) {
 	b.t.Helper()
-	type layout struct {
+	for _, l := range []struct {
 		name          string
 		width, height int64
 		dark          bool
-	}
-	layouts := []layout{{"", 1440, 900, false}, {"-phone-dark", 390, 844, true}}
-	if os.Getenv("MSCHEDULER_TEST_LONG") != "" || os.Getenv("MSCHEDULER_UPDATE") != "" {
-		layouts = append(layouts, layout{"-dark", 1440, 900, true}, layout{"-phone", 390, 844, false})
-	}
-	for _, l := range layouts {
+	}{{"", 1440, 900, false}, {"-dark", 1440, 900, true}, {"-phone", 390, 844, false}, {"-phone-dark", 390, 844, true}} {
 		b.size(l.width, l.height, l.dark)
 		b.visit(url)
 		b.accessible()

@@ -131,13 +131,13 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 	var mu sync.Mutex
 	var next []command
 	found, answered, ranOut := false, 0, 0
-	suspected := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return answered == 0 && ranOut >= stalledParts
-	}
 	answers := sync.OnceValue(func() bool { return b.serverAnswers(ctx) })
-	stalled := func() bool { return suspected() && !b.s.pace.slowest() && !answers() }
+	stalled := func() bool {
+		mu.Lock()
+		suspected := answered == 0 && ranOut >= stalledParts && !b.s.pace.slowest()
+		mu.Unlock()
+		return suspected && !answers()
+	}
 	one := func(c command, first bool) {
 		if c.ids > 1 && stalled() {
 			c.each(b.leaveOut)
@@ -186,13 +186,13 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 		senders.Wait()
 		wave, next = next, nil
 	}
-	if len(late) > 0 && !found && (!suspected() || !answers()) {
-		b.s.pace.slow() // no document is held, as far as is known
+	if len(late) > 0 && !found {
+		b.s.pace.slow() // no document is held, as far as is known; writes may be slow though others are not
 	}
 }
 
 // serverAnswers reports whether the server carries out an update of no document within the time of a
-// part. If it does, and no part was answered, somebody holds documents of each part.
+// part. If it does, and no part was answered, other clients may hold documents of every part.
 func (b *batch) serverAnswers(ctx context.Context) bool {
 	none := commandsOf([]statement{{ids: []string{""}, guard: appendFields(nil), update: encoded(bson.D{d("$unset", bson.D{d("none", "")})})}})[0]
 	limit := beforeEnd(ctx, b.s.pace.partLimit(none.ids, none.bytes()), partShare)

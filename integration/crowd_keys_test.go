@@ -24,7 +24,10 @@ import (
 )
 
 // A crowd of workers finds its tasks without walking through those that it leaves to others:
-// the server explains every query for tasks just before it is sent, and counts the keys.
+// the server explains every query for tasks just before it is sent, and counts the keys. A look
+// chooses among so many batches (mostAmong in internal/fetchplan) that on average it passes over
+// half of them and never over more, and most of what is claimed is won. How much of each is
+// chance, which the threads of the machine decide; what a given chance costs is in TestAFleetDoesNotFight.
 func TestACrowdExaminesFewIndexKeysForEachTaskItClaims(t *testing.T) {
 	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		switch {
@@ -35,8 +38,8 @@ func TestACrowdExaminesFewIndexKeysForEachTaskItClaims(t *testing.T) {
 		}
 		for _, c := range []struct {
 			workers, backlog int
-			keys             float64 // at most, for each task
-		}{{4, 40_000, 3}, {16, 20_000, 8}} {
+			among            float64 // batches that a look chooses among
+		}{{4, 40_000, 2.5}, {16, 20_000, 8.5}} {
 			backlog := c.backlog
 			for name, apart := range map[string]time.Duration{"spread in time": 5 * time.Millisecond, "all due in one millisecond": 0} {
 				t.Run(fmt.Sprintf("%d workers, %s", c.workers, name), func(t *testing.T) {
@@ -66,11 +69,12 @@ func TestACrowdExaminesFewIndexKeysForEachTaskItClaims(t *testing.T) {
 						require.NoError(t, h.stop())
 						attempted, won = attempted+h.Stats().ClaimsAttempted, won+h.Stats().ClaimsWon
 					}
-					each := float64(keys.keys.Load()) / float64(backlog)
-					t.Logf("%.2f keys examined and %.3f queries for each task, %.2f claims attempted for each won",
-						each, float64(keys.queries.Load())/float64(backlog), float64(attempted)/float64(won))
+					each, tries := float64(keys.keys.Load())/float64(attempted), float64(attempted)/float64(won)
+					t.Logf("%.2f keys examined for each claim attempted, %.2f claims attempted for each won, %.3f queries for each task",
+						each, tries, float64(keys.queries.Load())/float64(backlog))
 					require.EqualValues(t, backlog, won)
-					require.LessOrEqual(t, each, c.keys)
+					require.LessOrEqual(t, each, c.among)
+					require.LessOrEqual(t, tries, 2.0)
 				})
 			}
 		}

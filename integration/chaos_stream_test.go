@@ -120,27 +120,7 @@ func TestAStandaloneServerIsPolled(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		px, away := a.behind()
-		px.Rewrite(func(command string, answer bson.Raw) bson.Raw {
-			if !strings.EqualFold(command, "hello") && !strings.EqualFold(command, "isMaster") {
-				return answer
-			}
-			var doc, kept bson.D
-			if bson.Unmarshal(answer, &doc) != nil {
-				return answer
-			}
-			for _, el := range doc {
-				switch el.Key {
-				case "setName", "hosts", "primary", "me", "setVersion", "electionId", "secondary", "lastWrite", "topologyVersion", "logicalSessionTimeoutMinutes":
-				default:
-					kept = append(kept, el)
-				}
-			}
-			out, err := bson.Marshal(kept)
-			if err != nil {
-				return answer
-			}
-			return out
-		})
+		px.Rewrite(proxy.AsStandalone)
 		streams := px.Set(proxy.Rule{Command: "aggregate", Contains: "$changeStream", Times: -1, Do: proxy.Pass})
 		done := newEffects()
 		h := a.hire("poller", done.handle, through(away), rarely)

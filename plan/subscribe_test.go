@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"iter"
@@ -9,8 +10,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
@@ -98,6 +101,19 @@ func TestASubscriptionEndsWithItsContextAndNamesAMissingSeat(t *testing.T) {
 		require.NotNil(t, seat)
 	}
 	require.ErrorIs(t, onlyError(w.plans.Subscribe(t.Context(), plan.Topic{})), plan.ErrNoStream)
+}
+
+// The seat is given back, and nothing waits for a server that will never take the token.
+func TestASubscriptionRefusesATokenThatTheDatabaseDidNotGive(t *testing.T) {
+	w := newWorld(t)
+	raw, err := bson.Marshal(bson.D{{Key: "_data", Value: "8200"}})
+	require.NoError(t, err)
+	for range 3 { // there are two seats
+		err = onlyError(w.plans.Subscribe(t.Context(), plan.Topic{After: base64.RawURLEncoding.EncodeToString(raw)}))
+		var bad *model.InvalidError
+		require.ErrorAs(t, err, &bad)
+		require.Equal(t, "token", bad.Field)
+	}
 }
 
 func TestASubscriptionHearsThatNobodyServesAStation(t *testing.T) {

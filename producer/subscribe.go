@@ -145,7 +145,7 @@ func (s *Subscription) open(ctx context.Context, token string) (stream *store.Ev
 	if store.EventsLost(err) {
 		return nil, &MissedError{Token: token, Err: err}
 	}
-	return nil, err
+	return nil, store.TokenRefused(token, err)
 }
 
 // subscriptions are those of a producer that are open.

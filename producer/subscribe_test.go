@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"encoding/base64"
 	"slices"
 	"testing"
 	"time"
@@ -241,7 +242,16 @@ func TestASubscriptionRefusesBadInput(t *testing.T) {
 	require.ErrorContains(t, err, "types are 101")
 	_, err = b.p.Subscribe(t.Context(), EventFilter{After: "nonsense"})
 	require.ErrorIs(t, err, model.ErrInvalid)
+	_, err = b.p.Subscribe(t.Context(), EventFilter{After: foreignToken(t)})
+	require.ErrorIs(t, err, model.ErrInvalid)
 	require.Zero(t, b.seats())
+}
+
+// foreignToken has the form of a token, but no server gave it.
+func foreignToken(t *testing.T) string {
+	raw, err := bson.Marshal(bson.D{{Key: "_data", Value: "8200"}})
+	require.NoError(t, err)
+	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
 func TestNextMayBeGivenUpAndCalledAgain(t *testing.T) {

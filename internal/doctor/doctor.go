@@ -132,6 +132,9 @@ func (d *doctor) server(top store.Topology) {
 		d.warn("server", "the embedded server, which behaves as MongoDB "+version, "suitable for development, tests and a single small machine; in production use a MongoDB replica set")
 	case top.Sharded:
 		d.ok("server", "MongoDB %s, sharded cluster: workers poll every second", version)
+	case top.Fragile():
+		d.warn("server", "MongoDB "+version+", replica set with an arbiter: if one member with data is lost, no write is acknowledged",
+			"replace the arbiter with a member that has data")
 	case top.ReplicaSet:
 		d.ok("server", "MongoDB %s, replica set, primary %s", version, top.Primary)
 	default:

@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/dropdb"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 )
 
@@ -55,7 +56,7 @@ func Fresh(t testing.TB, client *mongo.Client) *mongo.Database {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // the test's own has ended
 		defer cancel()
-		if err := db.Drop(ctx); err != nil {
+		if err := dropdb.Drop(ctx, db); err != nil {
 			t.Errorf("dropping the test's database: %v", err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Stream is one change stream.
@@ -56,7 +57,7 @@ const (
 
 // Run reads streams, the first from the token on (nil = from now on), until ctx ends, Take stops it, or
 // nothing can go on: the seat went to somebody else, the server no longer has what happened since
-// ([store.EventsLost]), or it refuses. It waits for a server that is down.
+// ([store.EventsLost]), or it refuses, be it only the given token. It waits for a server that is down.
 func (f *Follower[S]) Run(ctx context.Context, token bson.Raw) error {
 	topology, err := f.Store.Topology(ctx)
 	if err != nil {
@@ -67,11 +68,18 @@ func (f *Follower[S]) Run(ctx context.Context, token bson.Raw) error {
 	}
 	s := seat{store: f.Store, of: f.Of, holder: "follow/" + rand.Text()}
 	defer s.leave(ctx)
+	given := store.TokenText(token)
 	for pause := firstReopen; ; {
 		err := s.keep(ctx)
 		if err == nil {
 			began := f.Store.Local().Monotonic()
-			token, err = f.one(ctx, token, &s)
+			var stream S
+			if stream, err = f.open(ctx, token); err == nil {
+				given = "" // it is good
+				token, err = f.read(ctx, stream, &s)
+			} else {
+				err = store.TokenRefused(given, err)
+			}
 			if f.Store.Local().Monotonic()-began > lastReopen {
 				pause = firstReopen
 			}
@@ -79,7 +87,7 @@ func (f *Follower[S]) Run(ctx context.Context, token bson.Raw) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, ErrNoSeat), err != nil && f.Ends(err), store.EventsLost(err), err != nil && !store.Unreachable(err):
+		case errors.Is(err, ErrNoSeat), errors.Is(err, model.ErrInvalid), err != nil && f.Ends(err), store.EventsLost(err), err != nil && !store.Unreachable(err):
 			return err
 		case err != nil:
 			clock.Pause(ctx, pause/2+mathrand.N(pause))
@@ -88,14 +96,14 @@ func (f *Follower[S]) Run(ctx context.Context, token bson.Raw) error {
 	}
 }
 
-// one reads one stream, and returns where to go on. Without an error it was merely open for long enough.
-func (f *Follower[S]) one(ctx context.Context, token bson.Raw, s *seat) (bson.Raw, error) {
-	open, cancel := context.WithTimeout(ctx, seatCall)
-	stream, err := f.Open(open, token)
-	cancel()
-	if err != nil {
-		return token, err
-	}
+func (f *Follower[S]) open(ctx context.Context, token bson.Raw) (S, error) {
+	ctx, cancel := context.WithTimeout(ctx, seatCall)
+	defer cancel()
+	return f.Open(ctx, token)
+}
+
+// read reads one stream, and returns where to go on. Without an error it was merely open for long enough.
+func (f *Follower[S]) read(ctx context.Context, stream S, s *seat) (bson.Raw, error) {
 	defer func() {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), seatCall)
 		defer cancel()

@@ -79,7 +79,8 @@ var mayImport = map[string][]string{
 	"internal/failure":      {"core", "internal/store", "producer", "admin", "flow", "periodic", "plan"},
 	"internal/flowdraw":     {"core"},
 	"internal/fleet":        {"internal/clock"},
-	"internal/scratch":      {"core", "internal/store", "internal/embedded"},
+	"internal/scratch":      {"core", "internal/dropdb", "internal/store", "internal/embedded"},
+	"internal/dropdb":       {},
 	"internal/explain":      {"core", "internal/human"},
 	"internal/doctor":       {"core", "internal/flowplan", "internal/human", "internal/stepplan", "internal/store"},
 	"internal/facts":        {"core", "internal/explain", "internal/store"},
@@ -97,7 +98,7 @@ var mayImport = map[string][]string{
 	"metrics":            {"core", "internal/census", "internal/store"},
 
 	// Tests.
-	"internal/engine":     {"internal/embedded", "internal/clock", "internal/fleet", "internal/proxy"},
+	"internal/engine":     {"internal/dropdb", "internal/embedded", "internal/clock", "internal/fleet", "internal/proxy"},
 	"internal/fakeworker": {"core", "internal/store"},
 	"internal/fakeissuer": {},
 	"internal/flowmodel":  {"flow/graph"},

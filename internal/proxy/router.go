@@ -7,19 +7,32 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// ofReplicaSet are the fields of an answer to hello that mongos does not give.
-var ofReplicaSet = []string{"setName", "setVersion", "hosts", "primary", "me", "electionId"}
+var (
+	// ofReplicaSet are the fields of an answer to hello that mongos does not give.
+	ofReplicaSet = []string{"setName", "setVersion", "hosts", "primary", "me", "electionId"}
+	// ofDeployment are those that a standalone server does not give either.
+	ofDeployment = append([]string{"secondary", "lastWrite", "topologyVersion", "logicalSessionTimeoutMinutes"}, ofReplicaSet...)
+)
 
 // AsRouter rewrites a server's answer to hello to that of mongos, for [Proxy.Rewrite]. It shows
 // that the product works where it must take the deployment for a sharded cluster. Answers that
 // only shards give it does not imitate.
 func AsRouter(command string, answer bson.Raw) bson.Raw {
+	return helloWithout(ofReplicaSet, command, answer, bson.E{Key: "msg", Value: "isdbgrid"})
+}
+
+// AsStandalone rewrites a server's answer to hello to that of one in no replica set, for [Proxy.Rewrite].
+func AsStandalone(command string, answer bson.Raw) bson.Raw {
+	return helloWithout(ofDeployment, command, answer)
+}
+
+func helloWithout(fields []string, command string, answer bson.Raw, more ...bson.E) bson.Raw {
 	var doc bson.D
 	if !strings.EqualFold(command, "hello") && !strings.EqualFold(command, "isMaster") || bson.Unmarshal(answer, &doc) != nil {
 		return answer
 	}
-	doc = slices.DeleteFunc(doc, func(e bson.E) bool { return slices.Contains(ofReplicaSet, e.Key) })
-	out, err := bson.Marshal(append(doc, bson.E{Key: "msg", Value: "isdbgrid"}))
+	doc = slices.DeleteFunc(doc, func(e bson.E) bool { return slices.Contains(fields, e.Key) })
+	out, err := bson.Marshal(append(doc, more...))
 	if err != nil {
 		return answer
 	}

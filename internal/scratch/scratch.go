@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/dropdb"
 	"github.com/mscheduler/mscheduler/internal/embedded"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
@@ -160,7 +161,7 @@ func (d *Database) nameEngine(ctx context.Context) error {
 func (d *Database) drop(ctx context.Context) error {
 	const tries, pause = 4, 50 * time.Millisecond
 	for range tries {
-		if err := d.DB.Drop(ctx); err != nil {
+		if err := dropdb.Drop(ctx, d.DB); err != nil {
 			return err
 		}
 		clock.Pause(ctx, pause)
@@ -169,7 +170,7 @@ func (d *Database) drop(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.DB.Drop(ctx)
+	return dropdb.Drop(ctx, d.DB)
 }
 
 // Close drops the database and ends the server and its file, also when ctx has ended.

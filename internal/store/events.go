@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -188,6 +189,15 @@ func ParseToken(token string) (bson.Raw, error) {
 		return nil, input.Invalid("token", "is not valid; want the token of an event")
 	}
 	return raw, nil
+}
+
+// TokenRefused returns the error of opening a stream at the caller's token: a server that does not know the
+// token answers with one of many codes, which depend on its release.
+func TokenRefused(token string, err error) error {
+	if token == "" || !Final(err) || Denied(err) || EventsLost(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", input.Invalid("token", "is not valid for this database; want the token of one of its events"), err)
 }
 
 // EventsLost says whether a stream cannot go on where it was: the server no longer has

@@ -19,21 +19,33 @@ import (
 
 // ProbeWrite tries what a worker needs to be allowed: to make a collection with an
 // index, write, read and drop. It does so on a collection of its own, prefix
-// "doctor_probe", which it leaves behind only when the drop is refused.
+// "doctor_probe", which it leaves behind only when the drop is refused. The index comes first:
+// that of an empty collection waits for no other member of the replica set.
 func (s *Tasks) ProbeWrite(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
 	coll := s.db.Collection(s.prefix + "doctor_probe")
+	err := s.createIndexes(ctx, coll, mongo.IndexModel{Keys: fields("at")})
+	if err != nil {
+		err = explain(err, "creating an index")
+	} else {
+		err = s.probeDocument(ctx, coll)
+	}
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+	defer cancel()
+	return errors.Join(err, explain(coll.Drop(call), "dropping a collection"))
+}
+
+func (s *Tasks) probeDocument(ctx context.Context, coll *mongo.Collection) error {
 	id := bson.D{d("_id", bson.NewObjectID())}
 	if _, err := coll.InsertOne(ctx, id); err != nil {
 		return explain(err, "writing a document")
 	}
-	if _, err := coll.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: fields("at")}); err != nil {
-		return errors.Join(explain(err, "creating an index"), coll.Drop(ctx))
-	}
-	if err := coll.FindOne(ctx, id).Err(); err != nil {
-		return errors.Join(explain(err, "reading back a write"), coll.Drop(ctx))
-	}
-	return explain(coll.Drop(ctx), "dropping a collection")
+	return explain(coll.FindOne(ctx, id).Err(), "reading back a write")
 }
+
+// probeTime bounds the probes of ProbeWrite together, and then the drop.
+const probeTime = 20 * time.Second
 
 // ProbeRead tries to read tasks, also as a majority has them, which a server may refuse
 // (enableMajorityReadConcern: false, up to MongoDB 4.4). Index: _id.

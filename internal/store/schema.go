@@ -255,22 +255,10 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 			return st, err
 		}
 	}
-	for _, ix := range indexes {
-		o := options.Index().SetName(ix.name)
-		if ix.unique {
-			o.SetUnique(true)
-		}
-		if ix.only != "" {
-			o.SetPartialFilterExpression(bson.D{d(ix.only, exists)})
-		}
-		if ix.status != "" {
-			o.SetPartialFilterExpression(bson.D{d("status", ix.status)})
-		}
-		if ix.ttl > 0 || ix.gone {
-			o.SetExpireAfterSeconds(int32(ix.ttl.Seconds()))
-		}
-		if _, err := s.db.Collection(s.prefix+ix.coll).Indexes().CreateOne(ctx, mongo.IndexModel{Keys: ix.keys, Options: o}); err != nil {
-			return st, explain(err, "creating the index "+ix.coll+"."+ix.name)
+	for _, of := range byCollection(indexes) {
+		coll := s.db.Collection(s.prefix + of[0].coll)
+		if err := s.createIndexes(ctx, coll, models(of)...); err != nil {
+			return st, explain(err, "creating the indexes of "+of[0].coll)
 		}
 	}
 	if slices.Contains(st.Missing, SentinelName) {
@@ -287,6 +275,55 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 		return st, err
 	}
 	return s.Schema(ctx)
+}
+
+// byCollection groups the specs, which lie together by collection: a collection with documents is then
+// read once for all of its new indexes.
+func byCollection(specs []indexSpec) (out [][]indexSpec) {
+	for _, ix := range specs {
+		if n := len(out); n > 0 && out[n-1][0].coll == ix.coll {
+			out[n-1] = append(out[n-1], ix)
+			continue
+		}
+		out = append(out, []indexSpec{ix})
+	}
+	return out
+}
+
+func models(specs []indexSpec) (out []mongo.IndexModel) {
+	for _, ix := range specs {
+		o := options.Index().SetName(ix.name)
+		if ix.unique {
+			o.SetUnique(true)
+		}
+		if ix.only != "" {
+			o.SetPartialFilterExpression(bson.D{d(ix.only, exists)})
+		}
+		if ix.status != "" {
+			o.SetPartialFilterExpression(bson.D{d("status", ix.status)})
+		}
+		if ix.ttl > 0 || ix.gone {
+			o.SetExpireAfterSeconds(int32(ix.ttl.Seconds()))
+		}
+		out = append(out, mongo.IndexModel{Keys: ix.keys, Options: o})
+	}
+	return out
+}
+
+// createIndexes creates indexes, of which those that exist stay. A majority of the members decides when
+// an index is ready, as it does for each write. By default all members that have data would have to agree,
+// so one that is down would stop the build.
+func (s *core) createIndexes(ctx context.Context, coll *mongo.Collection, models ...mongo.IndexModel) error {
+	topology, err := s.Topology(ctx)
+	if err != nil {
+		return err
+	}
+	o := options.CreateIndexes()
+	if topology.ReplicaSet || topology.Sharded { // a standalone server refuses a quorum
+		o.SetCommitQuorumMajority()
+	}
+	_, err = coll.Indexes().CreateMany(ctx, models, o)
+	return err
 }
 
 // movePermits brings the permits of schema 3 to their place: they were in a collection named

@@ -63,7 +63,7 @@ func (s *Store) Shard(ctx context.Context, collection string) error {
 	if err := admin.RunCommand(ctx, bson.D{d("enableSharding", s.db.Name())}).Err(); err != nil {
 		return explain(err, "enabling sharding of database "+s.db.Name())
 	}
-	_, err := s.db.Collection(collection).Indexes().CreateOne(ctx, mongo.IndexModel{
+	err := s.createIndexes(ctx, s.db.Collection(collection), mongo.IndexModel{
 		Keys: hashedID, Options: options.Index().SetName("_id_hashed"),
 	})
 	if err != nil {

@@ -187,6 +187,15 @@ type Topology struct {
 	Primary    string // address of the primary; empty when sharded
 	Version    string // "7.0.1"; "" when buildInfo is not allowed
 	Embedded   bool   // our own embedded server
+
+	withData, arbiters int // members of the replica set
+}
+
+// Fragile reports whether one lost member with data ends all writes although a primary stays: the
+// arbiters count for a majority, but store nothing.
+func (t Topology) Fragile() bool {
+	majority := (t.withData+t.arbiters)/2 + 1
+	return t.arbiters > 0 && t.withData-1 < majority
 }
 
 // Streams reports whether workers use change streams here. Behind a router they poll
@@ -207,9 +216,12 @@ func (s *core) Topology(ctx context.Context) (Topology, error) {
 	}
 	ctx = Outside(ctx)
 	var hello struct {
-		SetName string `bson:"setName"`
-		Msg     string `bson:"msg"`
-		Primary string `bson:"primary"`
+		SetName  string   `bson:"setName"`
+		Msg      string   `bson:"msg"`
+		Primary  string   `bson:"primary"`
+		Hosts    []string `bson:"hosts"`
+		Passives []string `bson:"passives"`
+		Arbiters []string `bson:"arbiters"`
 	}
 	if err := Hello(ctx, s.db, &hello); err != nil {
 		if TooOld(err) {
@@ -217,7 +229,10 @@ func (s *core) Topology(ctx context.Context) (Topology, error) {
 		}
 		return Topology{}, explain(err, "reading the server's topology")
 	}
-	t := Topology{Sharded: hello.Msg == router, ReplicaSet: hello.SetName != "", Primary: hello.Primary}
+	t := Topology{
+		Sharded: hello.Msg == router, ReplicaSet: hello.SetName != "", Primary: hello.Primary,
+		withData: len(hello.Hosts) + len(hello.Passives), arbiters: len(hello.Arbiters),
+	}
 	var build struct {
 		Version  string `bson:"version"`
 		Embedded bool   `bson:"mschedulerEmbedded"`

@@ -1,0 +1,68 @@
+package doctor_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/doctor"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }
+
+// Of two members with data and an arbiter, two make a majority, so writes end with the first that is lost.
+func TestAnArbiterThatMakesTheLossOfOneMemberAnOutageIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		hosts, passives, arbiters int
+		fragile                   bool
+	}{{1, 0, 0, false}, {2, 0, 1, true}, {1, 1, 1, true}, {3, 0, 0, false}, {2, 1, 1, true}, {4, 0, 1, false}, {3, 0, 1, true}} {
+		p := testdb.Behind(t)
+		p.Rewrite(func(command string, answer bson.Raw) bson.Raw {
+			return replicaSet(command, answer, c.hosts, c.passives, c.arbiters)
+		})
+		st, err := store.Open(store.Config{Database: testdb.Through(t, p)})
+		require.NoError(t, err)
+		r := doctor.Examine(t.Context(), doctor.Config{Store: st, Text: error.Error})
+		i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Check == "server" })
+		require.NotEqual(t, -1, i, r.Findings)
+		if c.fragile {
+			require.Equal(t, "warn", r.Findings[i].State, c)
+			require.Contains(t, r.Findings[i].Detail, "replica set with an arbiter: if one member with data is lost, no write is acknowledged")
+		} else {
+			require.Equal(t, "ok", r.Findings[i].State, c)
+		}
+	}
+}
+
+// replicaSet rewrites the answers of the embedded server to those of a replica set with so many members.
+func replicaSet(command string, answer bson.Raw, hosts, passives, arbiters int) bson.Raw {
+	var doc bson.D
+	if bson.Unmarshal(answer, &doc) != nil {
+		return answer
+	}
+	var own any
+	doc = slices.DeleteFunc(doc, func(e bson.E) bool {
+		if e.Key == "hosts" {
+			own = e.Value.(bson.A)[0]
+		}
+		return e.Key == "hosts" || e.Key == "mschedulerEmbedded"
+	})
+	if own != nil {
+		for name, n := range map[string]int{"hosts": hosts, "passives": passives, "arbiters": arbiters} {
+			members := make(bson.A, n)
+			for i := range members {
+				members[i] = own
+			}
+			doc = append(doc, bson.E{Key: name, Value: members})
+		}
+	}
+	out, err := bson.Marshal(doc)
+	if err != nil {
+		return answer
+	}
+	return out
+}

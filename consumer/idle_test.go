@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/presence"
@@ -83,7 +83,7 @@ func newQuiet(t *testing.T, db *mongo.Database, cfg Config) (*Consumer, *told) {
 func newQuietAt(t *testing.T, uri string, db *mongo.Database, cfg Config) (*Consumer, *told) {
 	t.Helper()
 	o := &told{sent: map[string]int{}}
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetMonitor(&event.CommandMonitor{Started: o.started}))
+	client, err := mongo.Connect(engine.Options(uri).SetMonitor(&event.CommandMonitor{Started: o.started}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 	cfg.Database = client.Database(db.Name())

@@ -49,12 +49,16 @@ func (s *Shared) DB(t testing.TB) *mongo.Database {
 	return Fresh(t, client)
 }
 
+// patience is how long a test waits for what only a broken server never does. The drop of a database waits for what
+// tests beside it have asked of the server, which on a busy machine is a minute and more.
+const patience = 2 * time.Minute
+
 // Fresh is a database with a name of its own, dropped after the test.
 func Fresh(t testing.TB, client *mongo.Client) *mongo.Database {
 	t.Helper()
 	db := client.Database("test_" + rand.Text()[:16])
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // the test's own has ended
+		ctx, cancel := context.WithTimeout(context.Background(), patience) // the test's own has ended
 		defer cancel()
 		if err := dropdb.Drop(ctx, db); err != nil {
 			t.Errorf("dropping the test's database: %v", err)

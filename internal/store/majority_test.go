@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -82,7 +83,9 @@ func (a *answered) claims(t *testing.T, n int) (claims []store.Write) {
 		require.Empty(t, no)
 		claims = append(claims, store.Write{Before: tasks[i], After: after})
 	}
-	_, err := a.Tasks.Insert(t.Context(), tasks)
+	st, err := store.Open(store.Config{Database: engine.Connect(t, testdb.BehindPatient(t).URI()).Database(a.direct.Name())})
+	require.NoError(t, err)
+	_, err = st.Tasks.Insert(t.Context(), tasks) // however long it takes
 	require.NoError(t, err)
 	return claims
 }

@@ -1,6 +1,7 @@
 package flow_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 // within is a flow whose node in starts a flow: x, then y, which adds the argument and the output
@@ -132,6 +134,32 @@ func TestACancelledFlowCancelsTheFlowsOfItsNodes(t *testing.T) {
 	n, err := w.db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "status", Value: model.StatusWait}})
 	require.NoError(t, err)
 	require.Zero(t, n, "no task stays behind")
+}
+
+// A person cancels the task of a node whose flow runs.
+func TestACancelledTaskOfANodeCancelsItsFlow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for policy, want := range map[graph.Policy]string{
+		graph.Suspend:  "map[a:SUCCESS after:PENDING in:PENDING]",
+		graph.Continue: "map[a:SUCCESS after:PENDING in:ERROR]",
+		graph.End:      "map[a:SUCCESS after:SKIPPED in:ERROR]",
+	} {
+		key := string(policy)
+		f := w.start(within(key, func(in, x, _ *graph.NodeSpec) {
+			in.OnFailure, x.Type, x.Args, x.Wait = policy, "", nil, &graph.Wait{For: time.Hour}
+		}))
+		child := "-/" + key + ".in"
+		w.eventually("its flow runs", func() bool { _, err := w.flows.Get(t.Context(), child); return err == nil })
+		prod, err := producer.New(producer.Config{Database: w.db})
+		require.NoError(t, err)
+		_, err = prod.Cancel(t.Context(), "-/mscheduler.node/flow:"+key+":in", "no longer wanted")
+		require.NoError(t, err)
+		require.NoError(t, prod.Close(context.Background()))
+		w.becomes(f.ID, map[bool]graph.Status{true: graph.StatusFinish, false: graph.StatusPending}[policy == graph.End])
+		require.Equal(t, want, fmt.Sprint(w.nodes(f.ID)))
+		require.Equal(t, "cancelled by the flow "+f.ID, w.becomes(child, graph.StatusFinish).Reason)
+	}
 }
 
 func TestARetryGivesANodeAFlowOfItsNewLife(t *testing.T) {

@@ -244,3 +244,21 @@ func TestAJoinWhoseAnswerCannotBeUsedFails(t *testing.T) {
 		}
 	}
 }
+
+// A flow ends the task of the node that started it. A person may do that, too: then nobody waits for the flow.
+func TestTheFlowOfANodeIsCancelledWhenSomethingElseEndsTheTask(t *testing.T) {
+	for status, aborts := range map[model.Status]bool{
+		model.StatusCancelled: true, model.StatusManuallyProcessed: true,
+		model.StatusSuccess: false, model.StatusFailure: false, model.StatusPending: false,
+	} {
+		for _, policy := range []graph.Policy{graph.Suspend, graph.Continue, graph.End} {
+			f := made(graph.Vertex{}, graph.Vertex{After: []int{0}, Flow: &graph.Spec{}, OnFailure: policy})
+			f = ended(t, f, &Inputs{}, model.StatusSuccess, 0)
+			if status == model.StatusManuallyProcessed { // what a person resolves was Pending
+				f = ended(t, f, &Inputs{}, model.StatusPending, 1)
+			}
+			f = ended(t, f, &Inputs{}, status, 1)
+			require.Equal(t, aborts, slices.Contains(actions(f, 1), DoAbort), "%s, %s", status, policy)
+		}
+	}
+}

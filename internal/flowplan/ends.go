@@ -68,8 +68,8 @@ func succeeded(status model.Status) bool {
 
 func (s *step) end(e End) {
 	v := &s.Nodes[e.Node]
-	if v.Each != nil && strings.ContainsAny(s.States[e.Node].Elements, openLetters) {
-		defer s.plan(e.Node, DoAbort) // the node is over: its other elements are cancelled
+	if leavesWork(v, &s.States[e.Node], e.Status) {
+		defer s.plan(e.Node, DoAbort) // nobody waits for its other elements, or for its flow
 	}
 	switch {
 	case succeeded(e.Status):
@@ -86,6 +86,15 @@ func (s *step) end(e End) {
 		s.States[e.Node].Own = true
 		s.set(e.Node, graph.NodePending, failed(s.Flow, e))
 	}
+}
+
+// leavesWork says whether elements of a node, or the flow that it started, may go on after its task has ended so. A flow
+// ends the task as its own end says. Otherwise a person has cancelled or resolved the task, or it is gone.
+func leavesWork(v *graph.Vertex, st *graph.State, status model.Status) bool {
+	if v.Flow != nil {
+		return status == model.StatusCancelled || status == model.StatusManuallyProcessed
+	}
+	return v.Each != nil && strings.ContainsAny(st.Elements, openLetters)
 }
 
 // taskPending begins the reason of a node whose task is Pending.

@@ -59,6 +59,8 @@ func randomFlow(r *rand.Rand, n int, plain bool) *graph.Flow {
 			v.Type, v.Ask = "", &graph.Ask{Title: "what now?"}
 		} else if i > 0 && r.IntN(6) == 0 {
 			v.Each, v.Task = &graph.Each{Items: []string{"[]", "[1]", "[1,2,3,4,5]"}[r.IntN(3)], Limit: r.IntN(3), Max: 5}, &model.Task{Type: "t"}
+		} else if i > 0 && r.IntN(8) == 0 {
+			v.Flow = &graph.Spec{}
 		}
 		f.Nodes = append(f.Nodes, v)
 		f.States = append(f.States, graph.State{Status: graph.NodeWait, At: at})
@@ -76,6 +78,7 @@ type live struct {
 	free []bool      // by node: a worker may run its task
 	life []int64     // by node: that of its task
 	due  []time.Time // by node: until then one without a task waits
+	runs []bool      // by node: the flow that it started goes on
 
 	taken map[Edge]bool // what decisions have found out
 
@@ -86,7 +89,7 @@ type live struct {
 
 func newLive(t *testing.T, r *rand.Rand, f *graph.Flow) *live {
 	n := len(f.Nodes)
-	l := &live{T: t, r: r, f: f, now: time.UnixMilli(2_000_000), taken: map[Edge]bool{}, free: make([]bool, n), life: make([]int64, n), due: make([]time.Time, n), said: make([]graph.NodeStatus, n)}
+	l := &live{T: t, r: r, f: f, now: time.UnixMilli(2_000_000), taken: map[Edge]bool{}, free: make([]bool, n), life: make([]int64, n), due: make([]time.Time, n), runs: make([]bool, n), said: make([]graph.NodeStatus, n)}
 	l.free[0] = true
 	l.is = flowmodel.Settled(f, l.said, l.edge)
 	return l
@@ -156,13 +159,17 @@ func (l *live) decide(do func(in *Inputs) (*graph.Flow, error)) {
 		case DoRelease, DoRestart:
 			require.Equal(l, after.States[p.Node].Life, l.life[p.Node], "the task of node %d is of another life, and stays as it is", p.Node)
 			l.free[p.Node] = after.Nodes[p.Node].Each == nil || after.States[p.Node].Elements == ""
+			l.runs[p.Node] = after.Nodes[p.Node].Flow != nil
 		case DoGather:
 			l.free[p.Node] = true
 		case DoReset:
-			l.free[p.Node] = false
+			l.free[p.Node], l.runs[p.Node] = false, false
 		case DoAbort: // what runs ends soon
-			l.free[p.Node] = after.States[p.Node].Status == graph.NodeReady
+			l.free[p.Node], l.runs[p.Node] = after.States[p.Node].Status == graph.NodeReady, false
 		}
+	}
+	for i, runs := range l.runs {
+		require.False(l, runs && after.States[i].Status.Final(), "the flow of node %d goes on, and nobody waits for it", i)
 	}
 	for i := range after.States {
 		if after.States[i].Status == graph.NodePending && l.f.States[i].Status != graph.NodePending {
@@ -258,6 +265,13 @@ func (l *live) goOn() bool {
 		} else if !l.closed && l.r.IntN(10) == 0 {
 			e.Status = model.StatusPending
 		}
+		switch {
+		case v.Flow == nil:
+		case l.r.IntN(4) == 0: // a person cancels the task
+			e.Status = model.StatusCancelled
+		default:
+			l.runs[i] = e.Status == model.StatusPending
+		}
 		ends = append(ends, e)
 		switch {
 		case e.Status == model.StatusPending:
@@ -285,6 +299,7 @@ func (l *live) goOn() bool {
 	}
 	l.decide(func(in *Inputs) (*graph.Flow, error) { return Ended(l.f, ends, in, l.now) })
 	for k := range ends {
+		require.False(l, l.runs[ends[k].Node] && ends[k].Status == model.StatusCancelled, "the flow of node %d goes on, and its task is Cancelled", ends[k].Node)
 		ends = append(ends, End{Node: ends[k].Node, Life: ends[k].Life - 1, Status: model.StatusSuccess})
 	}
 	again, err := Ended(l.f, ends, &Inputs{}, l.now)

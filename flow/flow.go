@@ -62,8 +62,9 @@ type Config struct {
 // JoinFunc is a custom join (seed 002). It is called after each end of a parent until it has decided.
 // It receives all parents and the value that it saved last, at first Join.Context. It returns WAIT
 // (UNKNOWN in the seed), READY, PENDING or SKIPPED, and the value to save. It must not block. It must
-// return the same result for the same input, because engines may call it twice. After an error or a
-// panic, or with an answer that is none of these, engines call it again for a minute; then the node is
+// return the same result for the same input, because engines may call it twice. The value has 64 KiB at
+// most. The joins of all nodes of a flow that wait may save 1 MiB together, beside what Join.Context has.
+// After an error or a panic, or with another answer, engines call it again for a minute; then the node is
 // PENDING. [Flows.Resolve] and [Flows.Answer] call it twice at most before that.
 type JoinFunc func(parents []Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error)
 

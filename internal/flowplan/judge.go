@@ -17,8 +17,13 @@ import (
 // seed: the node continues to wait.
 type JoinFunc func(parents []Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error)
 
-// MaxSaved is the maximum number of bytes that a join function may save.
-const MaxSaved = 64 << 10
+const (
+	// MaxSaved is the maximum number of bytes that a join function may save.
+	MaxSaved = 64 << 10
+	// maxSavedTogether is how many bytes the joins of a flow may save together, beside their first values. So the
+	// document of a flow that was not too large at first never becomes so.
+	maxSavedTogether = 1 << 20
+)
 
 // Parent is the view of a parent that a join receives.
 type Parent struct {
@@ -248,6 +253,9 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 	if err == nil {
 		err = usable(verdict, save)
 	}
+	if err == nil && (verdict == graph.NodeWait || verdict == graph.NodePending) { // else it is not asked again
+		err = fits(f, i, save)
+	}
 	if err != nil && in.Impatient {
 		j.verdict, j.reason = graph.NodePending, fmt.Sprintf("join function %q fails: %v", v.Custom, err)
 		return j, nil
@@ -285,6 +293,24 @@ func usable(verdict graph.NodeStatus, v bson.RawValue) error {
 	}
 	if err := v.Validate(); err != nil {
 		return fmt.Errorf("it saves a value that is not BSON: %w", err)
+	}
+	return nil
+}
+
+// fits says why there is no room for what the join of a node saves; nil = there is.
+func fits(f *graph.Flow, i int, save bson.RawValue) error {
+	beside := func(k int, v bson.RawValue) int { return max(0, len(v.Value)-len(f.Nodes[k].Context.Value)) }
+	n, others := beside(i, save), 0
+	if n <= beside(i, f.States[i].Context) {
+		return nil
+	}
+	for k := range f.States {
+		if k != i {
+			others += beside(k, f.States[k].Context)
+		}
+	}
+	if n+others > maxSavedTogether {
+		return fmt.Errorf("it saves %d bytes; joins may save %d together beside the first values, and others have %d", len(save.Value), maxSavedTogether, others)
 	}
 	return nil
 }

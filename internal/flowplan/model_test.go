@@ -168,6 +168,10 @@ func (l *live) decide(do func(in *Inputs) (*graph.Flow, error)) {
 			l.free[p.Node], l.runs[p.Node] = after.States[p.Node].Status == graph.NodeReady, false
 		}
 	}
+	for i := range after.States {
+		status := after.States[i].Status
+		require.False(l, after.States[i].Context.Type != 0 && (status == graph.NodeReady || !after.Closed && status.Final()), "node %d is %s, and its join has something saved", i, status)
+	}
 	for i, runs := range l.runs {
 		require.False(l, runs && after.States[i].Status.Final(), "the flow of node %d goes on, and nobody waits for it", i)
 	}

@@ -166,6 +166,9 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 		st.At, st.DueAt = s.now, time.Time{}
 	}
 	st.Status, st.Reason = status, reason
+	if status == graph.NodeReady || status.Final() && !s.Closed { // its join is asked no more: a new life begins with the first value
+		st.Context = bson.RawValue{}
+	}
 	if s.plan(i, ""); news && status == graph.NodePending {
 		s.plan(i, DoAlert)
 	}

@@ -105,7 +105,7 @@ func TestElementsCostTheirTasksAlone(t *testing.T) {
 	require.Eventually(t, func() bool { return !c.f.store.Clock.Now().Before(task().OutboxAt) }, testdb.Patience, time.Millisecond)
 	commands, statements := c.count(func() { c.e.Round(t.Context()) })
 	delete(commands, "update tasks, outboxes")
-	require.LessOrEqual(t, commands["find tasks"], 3+n/perGather, fmt.Sprint(commands))
+	require.LessOrEqual(t, commands["find tasks"], 3+2, fmt.Sprint(commands))
 	require.LessOrEqual(t, statements["update flows"], 2)
 	require.LessOrEqual(t, statements["update tasks"], 1, "that of the node")
 	require.Eventually(t, func() bool {

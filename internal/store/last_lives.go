@@ -57,7 +57,7 @@ func (s *Tasks) LastLivesOf(ctx context.Context, ids []string, part Part) (map[s
 }
 
 // LastLivesPage is [Tasks.LastLives] of the first n of the tasks, with about [pageBytes] together. n is 0
-// without ids alone. Indexes: those of [Tasks.LastLives].
+// without ids alone, or with an error: they are those that it has read before. Indexes: those of [Tasks.LastLives].
 func (s *Tasks) LastLivesPage(ctx context.Context, ids []string, part Part) (out map[string]*model.Task, n int, err error) {
 	const first = 8 // read whatever they have
 	out = map[string]*model.Task{}
@@ -65,12 +65,12 @@ func (s *Tasks) LastLivesPage(ctx context.Context, ids []string, part Part) (out
 		left := 0
 		if n > 0 { // as many as there is room for, if they are as large as those before
 			left = pageBytes - size
-			chunk = min(2*chunk, mostAtOnce, max(1, left/max(1, size/n)))
+			chunk = min(mostAtOnce, max(1, left/max(1, size/n)))
 		}
 		some := ids[n:min(n+chunk, len(ids))]
 		found, read, err := s.lastLives(ctx, some, part, left)
 		if err != nil {
-			return nil, 0, err
+			return out, n, err
 		}
 		size += read
 		whole := left == 0 || read < left

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -299,6 +300,26 @@ func TestARetryFromANodeRunsAllThatHangsOnItAgain(t *testing.T) {
 	defer w.mu.Unlock()
 	require.Equal(t, []string{"flow:f:b", "flow:f:d"}, w.ran[len(w.ran)-2:])
 	require.Len(t, w.ran, 6)
+}
+
+// b ends the flow while w waits for its time. c, behind w, runs when the flow goes on.
+func TestARetryOfAFlowThatEndedEarlyRunsWhatThatSkipped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.breaks("f", "b", true)
+	s := diamond("f", func(b, c, _ *graph.NodeSpec) {
+		b.OnFailure, c.After, c.Join.Strategy = graph.End, []string{"w"}, graph.AllEnded
+	})
+	wait := graph.NodeSpec{ID: "w", After: []string{"a"}, Wait: &graph.Wait{For: time.Hour}}
+	s.Nodes = slices.Insert(s.Nodes, 2, wait)
+	f := w.start(s)
+	w.becomes(f.ID, graph.StatusFinish)
+	require.Equal(t, map[string]string{"a": "SUCCESS", "b": "ERROR", "w": "ERROR", "c": "SKIPPED", "d": "SKIPPED"}, w.nodes(f.ID))
+	w.breaks("f", "b", false)
+	_, err := w.flows.RetryFrom(t.Context(), f.ID, "b")
+	require.NoError(t, err)
+	w.becomes(f.ID, graph.StatusFinish)
+	require.Equal(t, map[string]string{"a": "SUCCESS", "b": "SUCCESS", "w": "ERROR", "c": "SUCCESS", "d": "SUCCESS"}, w.nodes(f.ID))
 }
 
 func TestACustomJoinIsAskedAfterEachEndWithWhatItSaved(t *testing.T) {

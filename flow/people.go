@@ -67,7 +67,7 @@ func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, err
 }
 
 // RetryFrom begins a new life of a node and of all nodes behind it. The node runs at once; the others
-// wait for their parents again. RetryFrom is refused while one of these nodes runs. If ctx has a span,
+// wait for their parents again, and so do the nodes that an early end of the flow skipped. RetryFrom is refused while one of these nodes runs. If ctx has a span,
 // what runs again belongs to its trace.
 func (f *Flows) RetryFrom(ctx context.Context, id, node string) (*graph.Flow, error) {
 	return f.change(ctx, "retrying from a node of", id, node, func(doc *graph.Flow, i int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {

@@ -27,7 +27,11 @@ func Explain(f *graph.Flow, node int) []string {
 		}
 		return []string{"Its task may run; the task itself says more."}
 	case graph.NodeSuccess, graph.NodeError, graph.NodeSkipped:
-		return []string{endedAs(st.Status, st.At, st.Reason)}
+		out := []string{endedAs(st.Status, st.At, st.Reason)}
+		if cutOff(f, node) {
+			out = append(out, "It waits for its parents again if the flow is retried.")
+		}
+		return out
 	}
 	var out []string
 	if st.Status == graph.NodePending {

@@ -402,7 +402,7 @@ func (l *live) retry(i int) {
 		}
 	}
 	for k := range l.is {
-		if behind[k] {
+		if behind[k] || l.said[k] == graph.NodeSkipped { // by the end of the flow
 			l.said[k], l.is[k] = "", graph.NodeWait
 		}
 	}

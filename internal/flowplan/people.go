@@ -84,7 +84,7 @@ func Cancel(f *graph.Flow, remark string, in *Inputs, now time.Time) (*graph.Flo
 }
 
 // RetryFrom begins a new life of a node and of all nodes behind it. The node runs at once, without its
-// join; the others wait for their parents.
+// join; the others wait for their parents. So do the nodes that the end of the flow has cut off.
 func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow, error) {
 	behind := make([]bool, len(f.Nodes))
 	behind[node] = true
@@ -111,8 +111,12 @@ func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow,
 	for i := range s.Nodes {
 		st := &s.States[i]
 		if !behind[i] {
-			if f.Status == graph.StatusFinish && st.Status == graph.NodePending && !st.Own { // its task was cancelled with the flow
+			cut := cutOff(f, i)
+			if cut || f.Status == graph.StatusFinish && st.Status == graph.NodePending && !st.Own { // its task was cancelled with the flow
 				st.Life++
+				if cut {
+					s.set(i, graph.NodeWait, "")
+				}
 				s.plan(i, DoReset)
 				s.dirty[i] = true // a person may have resolved what it hung on
 			}
@@ -133,4 +137,10 @@ func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow,
 		s.dirty[i] = true // by its other parents it may run, or hang
 	}
 	return s.finish()
+}
+
+// cutOff says whether a node is SKIPPED because the flow ended early, which its reason says. No branch to it need have
+// been skipped, so it does not count as such when the flow goes on.
+func cutOff(f *graph.Flow, i int) bool {
+	return f.Closed && f.States[i].Status == graph.NodeSkipped && f.States[i].Reason == clip(f, f.Reason)
 }

@@ -82,20 +82,23 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 			records[record.ID] = record
 		}
 	}
+	running := map[string]bool{}
 	for _, id := range renew {
 		for _, t := range todos[id] {
 			if held[t.flow.ID] != nil { // what follows would meet a life that has not begun
 				continue
 			}
-			if err := p.renew(ctx, id, t); store.Outage(err) {
+			err := p.renew(ctx, id, t)
+			if store.Outage(err) {
 				return nil, err
-			} else if err != nil { // it concerns this flow alone
+			}
+			running[id] = running[id] || errors.Is(err, runsError{})
+			if err != nil { // it concerns this flow alone
 				held[t.flow.ID] = fmt.Errorf("beginning a new life of the task %s: %w", id, err)
 			}
 		}
 		delete(todos, id)
 	}
-	running := map[string]bool{}
 	next := maps.Clone(started) // tasks of streams that may run now
 	stuck, err := decision.ChangeTasks(ctx, p.store, "carrying out decisions about flows", slices.Collect(maps.Keys(todos)), func(t *model.Task) *model.Task {
 		after := t
@@ -255,13 +258,28 @@ func (p planner) begun(t *model.Task, do todo) *model.Task {
 	return p.started(t, do)
 }
 
-// renew begins a new life of a task, which waits, or may run at once.
+// runsError: a person has had the last life of a task run again, and its execution has not ended yet. Like
+// [store.ErrHeld], it concerns one flow alone, and passes.
+type runsError struct{}
+
+func (runsError) Error() string        { return "its last life is cancelled and has not ended yet" }
+func (runsError) Is(target error) bool { return target == store.ErrHeld }
+
+// renew begins a new life of a task, which waits, or may run at once. A last life that may run still is cancelled
+// before: nothing of it is the work of the new one.
 func (p planner) renew(ctx context.Context, id string, do todo) error {
+	var last *model.Task
 	err := p.store.Tasks.ChangeUnlessHeld(ctx, id, func(t *model.Task) (*model.Task, error) {
+		last = nil
 		if !ofNode(t, do.flow, do.place()) || t.Origin.Generation >= do.plan.Life || do.plan.Do != flowplan.DoRestart && do.plan.Do != flowplan.DoReset {
 			return p.apply(t, do), nil
 		}
 		now := p.store.Clock.Now()
+		if t.Status == model.StatusNew || t.Status == model.StatusExecuting {
+			var err error
+			last, err = lifecycle.Abort(t, "its node begins a new life", lifecycle.EffectiveOf(t, p.types.Options(t.Type)), now)
+			return last, err
+		}
 		d := lifecycle.Draft{Held: true, Options: t.Options, Trace: do.flow.Trace}
 		d.Typed(p.types.Get(t.Type))
 		after, err := lifecycle.SendAgain(t, d, model.RestartFailed|model.RestartSucceeded|model.KeepArgs, now)
@@ -280,10 +298,15 @@ func (p planner) renew(ctx context.Context, id string, do todo) error {
 		after.Rev = t.Rev + 1
 		return after, nil
 	})
-	if errors.Is(err, store.ErrNotFound) {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		return p.resend(ctx, id, do)
+	case err != nil || last == nil:
+		return err
+	case last.Status.Ended():
+		return p.renew(ctx, id, do)
 	}
-	return err
+	return runsError{}
 }
 
 // resend stores a new life of a task that has moved to the history. If that life is there already,

@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/decision"
@@ -204,6 +206,83 @@ func TestATaskThatIsHeldHoldsUpItsOwnFlowAlone(t *testing.T) {
 	require.NoError(t, session.AbortTransaction(t.Context()))
 	require.Eventually(t, func() bool { return len(d.finish(again...)) == 0 }, testdb.Patience, 10*time.Millisecond)
 	require.Equal(t, model.StatusNew, d.task(again[0], 0).Status)
+}
+
+// asks is a chain whose b waits for a person.
+func (d *driven) asks() *graph.Flow {
+	d.t.Helper()
+	s := chain("f")
+	s.Nodes[1].OnFailure = graph.Suspend
+	doc, err := d.f.Start(d.t.Context(), s)
+	require.NoError(d.t, err)
+	require.Equal(d.t, graph.NodePending, d.cancels(doc, 0, 1).States[1].Status)
+	return doc
+}
+
+// A person has the task of b run again, and then all from a on.
+func TestANewLifeIsNotTheOneThatAPersonHasBegun(t *testing.T) {
+	t.Parallel()
+	d := newDriven(t)
+	doc := d.asks()
+	retried, err := d.prod.Retry(t.Context(), taskID(doc, 1), "")
+	require.NoError(t, err)
+	require.Equal(t, model.StatusNew, retried.Status)
+	d.retry(doc, "a")
+	b := d.task(doc, 1)
+	require.Equal(t, model.StatusWait, b.Status, "a is before it")
+	require.Equal(t, int64(1), b.Origin.Generation)
+	require.Greater(t, b.Generation, retried.Generation)
+	require.Equal(t, model.StatusNew, d.task(doc, 0).Status)
+}
+
+func TestANewLifeBeginsWhenTheOneThatAPersonHasBegunHasEnded(t *testing.T) {
+	t.Parallel()
+	d := newDriven(t)
+	doc := d.asks()
+	_, err := d.prod.Retry(t.Context(), taskID(doc, 1), "")
+	require.NoError(t, err)
+	runs, stopped, gate := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	c, err := consumer.New(consumer.Config{Database: d.db})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Handle(c, model.NewType[any, any]("t"), func(ctx context.Context, task *consumer.Task[any]) (any, error) {
+		if task.TaskID == taskID(doc, 1) {
+			close(runs)
+			<-ctx.Done()
+			close(stopped)
+			<-gate
+		}
+		return nil, ctx.Err()
+	}))
+	ctx, stop := context.WithCancel(context.Background())
+	done, end := make(chan error, 1), sync.OnceFunc(func() { close(gate) })
+	go func() { done <- c.Run(ctx) }()
+	defer func() {
+		stop()
+		end()
+		require.NoError(t, <-done)
+	}()
+	<-runs
+	_, err = d.f.RetryFrom(t.Context(), doc.ID, "a")
+	var refused *model.RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "node b: a worker runs its task; cancel the task or wait", refused.Reason)
+
+	// It began to run after somebody had looked.
+	before := d.get(doc)
+	after, err := flowplan.RetryFrom(before, 0, &flowplan.Inputs{}, d.f.store.Clock.Now())
+	require.NoError(t, err)
+	d.write(before, after)
+	require.ErrorIs(t, d.finish(after)[doc.ID], runsError{})
+	<-stopped
+	b := d.task(doc, 1)
+	require.Equal(t, model.StatusExecuting, b.Status)
+	require.Zero(t, b.Origin.Generation)
+	end()
+	require.Eventually(t, func() bool { return d.task(doc, 1).Status == model.StatusCancelled }, testdb.Patience, time.Millisecond)
+	require.Empty(t, d.finish(after))
+	b = d.task(doc, 1)
+	require.Equal(t, model.StatusWait, b.Status)
+	require.Equal(t, int64(1), b.Origin.Generation)
 }
 
 func (d *driven) get(doc *graph.Flow) *graph.Flow {

@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tracing"
 )
@@ -67,19 +68,43 @@ func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, err
 }
 
 // RetryFrom begins a new life of a node and of all nodes behind it. The node runs at once; the others
-// wait for their parents again, and so do the nodes that an early end of the flow skipped. RetryFrom is refused while one of these nodes runs. If ctx has a span,
-// what runs again belongs to its trace.
+// wait for their parents again, and so do the nodes that an early end of the flow skipped. RetryFrom is refused while one
+// of these nodes runs, or a worker runs its task. If ctx has a span, what runs again belongs to its trace.
 func (f *Flows) RetryFrom(ctx context.Context, id, node string) (*graph.Flow, error) {
 	return f.change(ctx, "retrying from a node of", id, node, func(doc *graph.Flow, i int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 		after, err := flowplan.RetryFrom(doc, i, in, now)
-		if err != nil || after == doc {
-			return after, err
+		if err == nil && in.Ready() {
+			err = f.noneRuns(ctx, doc, after)
+		}
+		if err != nil {
+			return nil, err
 		}
 		if from := tracing.Of(ctx, now); from != nil || doc.Kind == graph.KindStream {
 			after.Trace = from
 		}
 		return after, nil
 	})
+}
+
+// noneRuns refuses new lives of nodes while a worker runs one of their tasks, which a person has retried or released.
+func (f *Flows) noneRuns(ctx context.Context, before, after *graph.Flow) error {
+	var ids []string
+	places := map[string]int{}
+	for i := range after.States {
+		if id := taskID(after, i); id != "" && after.States[i].Life != before.States[i].Life {
+			ids, places[id] = append(ids, id), i
+		}
+	}
+	tasks, err := f.store.Tasks.LastLivesOf(ctx, ids, store.State)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if t, i := tasks[id], places[id]; t != nil && ofNode(t, after, i) && lifecycle.OpenExecutions(t) > 0 {
+			return &flowplan.RefusedError{Flow: after.ID, Node: after.Nodes[i].ID, Reason: "a worker runs its task; cancel the task or wait"}
+		}
+	}
+	return nil
 }
 
 // Explain returns sentences that describe why a node has its status, which nodes it waits for, and

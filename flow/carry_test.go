@@ -337,6 +337,33 @@ func TestAJoinThatFailsDoesNotKeepAPersonFromResolvingItsParent(t *testing.T) {
 	require.Equal(t, `join function "bad" fails: no such order`, now.States[1].Reason)
 }
 
+// The command line and the REST API have no joins.
+func TestAPersonMayDecideInAProcessWithoutTheJoin(t *testing.T) {
+	t.Parallel()
+	d := newDriven(t)
+	d.f.joins["yes"] = func([]flowplan.Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
+		return graph.NodeReady, bson.RawValue{}, nil
+	}
+	s := chain("f")
+	s.Nodes[1].OnFailure = graph.Suspend
+	s.Nodes[2].Join = graph.Join{Strategy: graph.Custom, Custom: "yes"}
+	doc, err := d.f.Start(t.Context(), s)
+	require.NoError(t, err)
+	require.Equal(t, graph.NodePending, d.cancels(doc, 0, 1).States[1].Status)
+
+	other := drive(t, d.db, d.db, clock.System())
+	after, err := other.f.Resolve(t.Context(), doc.ID, "b", graph.NodeSuccess, "done by hand")
+	require.NoError(t, err)
+	require.Equal(t, graph.StatusRunning, after.Status)
+	other.e.Round(t.Context())
+	require.Equal(t, graph.NodeWait, d.get(doc).States[2].Status)
+	require.Eventually(t, func() bool {
+		d.e.Round(t.Context())
+		return d.get(doc).States[2].Status == graph.NodeReady
+	}, testdb.Patience, time.Millisecond)
+	require.Equal(t, model.StatusNew, d.task(doc, 2).Status)
+}
+
 // An engine remembers what it has decided. A task that could not be sent is sent with what is decided
 // next.
 func TestAFlowThatIsRememberedKeepsTheTasksThatItPlans(t *testing.T) {

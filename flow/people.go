@@ -18,7 +18,8 @@ import (
 )
 
 // Resolve ends a PENDING node as SUCCESS or ERROR for a person; remark describes what the person
-// did. The same write decides about the nodes behind it. In a flow that is FINISH only the node changes.
+// did. The same write decides about the nodes behind it, except for custom joins that this process does not have: an
+// engine that has them decides about these. In a flow that is FINISH only the node changes.
 // If the state of the flow forbids it, the error of this and of the other commands is a
 // *[model.RefusedError].
 func (f *Flows) Resolve(ctx context.Context, id, node string, status graph.NodeStatus, remark string) (*graph.Flow, error) {
@@ -45,9 +46,11 @@ func (f *Flows) Answer(ctx context.Context, id, node string, values any, remark 
 	})
 }
 
-// despiteJoins decides what a person has said. A join behind that fails is called once more. Then its
-// node is PENDING, since nobody could end the node before it as long as that lasts.
+// despiteJoins decides what a person has said. A join behind that this process does not have is left to an engine. One
+// that fails is called once more. Then its node is PENDING, since nobody could end the node before it as long as that
+// lasts.
 func despiteJoins(in *flowplan.Inputs, decide func() (*graph.Flow, error)) (*graph.Flow, error) {
+	in.Person = true
 	after, err := decide()
 	if failing := (*flowplan.JoinError)(nil); errors.As(err, &failing) {
 		in.Impatient = true
@@ -72,7 +75,7 @@ func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, err
 // of these nodes runs, or a worker runs its task. If ctx has a span, what runs again belongs to its trace.
 func (f *Flows) RetryFrom(ctx context.Context, id, node string) (*graph.Flow, error) {
 	return f.change(ctx, "retrying from a node of", id, node, func(doc *graph.Flow, i int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
-		after, err := flowplan.RetryFrom(doc, i, in, now)
+		after, err := despiteJoins(in, func() (*graph.Flow, error) { return flowplan.RetryFrom(doc, i, in, now) })
 		if err == nil && in.Ready() {
 			err = f.noneRuns(ctx, doc, after)
 		}

@@ -82,7 +82,7 @@ type Flow struct {
 	Appended  int64     `bson:"appended,omitempty"`   // the number of the last node that was appended
 	Trimmed   int       `bson:"trimmed,omitempty"`    // nodes of the chain before Nodes; no plan is about them
 	Backlog   bool      `bson:"backlog,omitempty"`    // nodes wait to be linked, and there is no room
-	DueAt     time.Time `bson:"due_at,omitempty"`     // somebody looks for nodes to link then; of a set the earliest time for which a node waits
+	DueAt     time.Time `bson:"due_at,omitempty"`     // somebody looks for nodes to link then; of a set the earliest of its nodes
 	LookUntil time.Time `bson:"look_until,omitempty"` // an append may bring nodes to light until then
 
 	Nodes  []Vertex `bson:"nodes"`  // every node after its parents
@@ -131,7 +131,7 @@ type State struct {
 	Output  bson.RawValue `bson:"output,omitempty"`  // of a node that asks: the answers
 	// Elements has a letter for each element: w waits for its turn, r may run, p is Pending, s succeeded, e failed.
 	Elements string    `bson:"elements,omitempty"`
-	DueAt    time.Time `bson:"due_at,omitempty"` // READY, and waits for this time
+	DueAt    time.Time `bson:"due_at,omitempty"` // READY, and waits for this time; WAIT, and since then an engine is to ask its custom join
 	At       time.Time `bson:"at"`               // since when it has the status
 }
 

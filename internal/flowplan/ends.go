@@ -56,7 +56,7 @@ func Ended(f *graph.Flow, ends []End, in *Inputs, now time.Time) (*graph.Flow, e
 	}
 	s.advance()
 	if due {
-		s.timesUp()
+		s.timesUp(len(ends) == 0)
 	}
 	return s.finish()
 }

@@ -54,6 +54,9 @@ func Explain(f *graph.Flow, node int) []string {
 		return explainWait(f, node)
 	}
 	out = append(out, "It starts when "+wants(f, v)+".")
+	if !st.DueAt.IsZero() {
+		out = append(out, "An engine that has this function calls it within seconds; one must run.")
+	}
 	var open, pending []string
 	for _, at := range v.After {
 		switch f.States[at].Status {

@@ -374,9 +374,32 @@ func (l *live) again(i int) {
 	l.decide(func(in *Inputs) (*graph.Flow, error) { return Ended(l.f, []End{e}, in, l.now) })
 }
 
+// byPerson makes the decision of a person, who may use a process without the custom join. An engine that has it goes on.
+func (l *live) byPerson(do func(in *Inputs) (*graph.Flow, error)) {
+	if l.r.IntN(2) == 0 {
+		l.decide(do)
+		return
+	}
+	l.decide(func(in *Inputs) (*graph.Flow, error) {
+		joins := in.Joins
+		in.Joins, in.Person = nil, true
+		after, err := do(in)
+		in.Joins, in.Person = joins, false
+		if err != nil || !in.Ready() || after.DueAt.IsZero() || after.DueAt.After(l.now) {
+			return after, err
+		}
+		require.Equal(l, graph.StatusRunning, after.Status)
+		after, err = Ended(after, nil, in, l.now)
+		if err == nil {
+			after.Rev-- // here it is one decision
+		}
+		return after, err
+	})
+}
+
 func (l *live) resolve(i int, status graph.NodeStatus) {
 	l.said[i] = status
-	l.decide(func(in *Inputs) (*graph.Flow, error) { return Resolve(l.f, i, status, "by hand", in, l.now) })
+	l.byPerson(func(in *Inputs) (*graph.Flow, error) { return Resolve(l.f, i, status, "by hand", in, l.now) })
 }
 
 // resolveAlone resolves a node of a flow that is over, where nothing else changes.
@@ -410,7 +433,7 @@ func (l *live) retry(i int) {
 	if l.said[i] = graph.NodeReady; l.f.Nodes[i].Ask != nil {
 		l.said[i] = graph.NodePending
 	}
-	l.decide(func(in *Inputs) (*graph.Flow, error) { return RetryFrom(l.f, i, in, l.now) })
+	l.byPerson(func(in *Inputs) (*graph.Flow, error) { return RetryFrom(l.f, i, in, l.now) })
 }
 
 // named are the nodes that a person can resolve, as the explanation of a PENDING node says: the first ten

@@ -112,11 +112,21 @@ func (s *step) fail(i int, why error) {
 	s.end(End{Node: i, Status: model.StatusFailure, ErrorInfo: reason})
 }
 
-// timesUp ends the nodes whose time has come.
-func (s *step) timesUp() {
+// timesUp ends the nodes whose time has come, and has those judged whose joins were left to an engine. One that does not
+// have such a join decides what else there is; alone says that so far there is nothing else.
+func (s *step) timesUp(alone bool) {
+	var left []int
 	for i := range s.States {
-		if at := s.States[i].DueAt; s.States[i].Status == graph.NodeReady && !at.IsZero() && !at.After(s.now) {
+		switch at := s.States[i].DueAt; {
+		case at.IsZero() || at.After(s.now):
+		case s.States[i].Status == graph.NodeReady:
 			s.settle(i, graph.NodeSuccess, "")
+			alone = false
+		default:
+			left = append(left, i)
 		}
+	}
+	for _, i := range left {
+		s.dirty[i] = s.dirty[i] || alone || s.in.Joins[s.Nodes[i].Custom] != nil
 	}
 }

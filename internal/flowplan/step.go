@@ -46,6 +46,9 @@ type Inputs struct {
 	// Impatient says that joins have failed for long, or that a person decides: a node whose join fails
 	// becomes PENDING.
 	Impatient bool
+	// Person says that a person decides, from whichever process is at hand: a node whose join that does not have is due
+	// for engines that do.
+	Person bool
 }
 
 // Life is a life of a node: its place in the flow, and how often a person had restarted it.
@@ -252,13 +255,12 @@ func (s *step) finish() (*graph.Flow, error) {
 	}
 	for i := range s.States {
 		switch st := &s.States[i]; {
+		case !st.DueAt.IsZero():
+			s.DueAt = clock.Sooner(s.DueAt, st.DueAt)
 		case st.Status != graph.NodeReady:
 			continue
-		case s.Nodes[i].Flow != nil: // nobody hears of that by looking for it
-		case st.DueAt.IsZero():
+		case s.Nodes[i].Flow == nil: // of the others nobody hears by looking for it
 			runs = true
-		case s.DueAt.IsZero() || st.DueAt.Before(s.DueAt):
-			s.DueAt = st.DueAt
 		}
 		ready = true
 	}
@@ -334,11 +336,16 @@ func (s *step) decide(i int) {
 		s.plan(i, DoAbort)
 		return
 	}
+	if lacks := (*NoJoinError)(nil); s.in.Person && errors.As(err, &lacks) {
+		s.set(i, graph.NodeWait, "")
+		st.DueAt = s.now
+		return
+	}
 	if err != nil {
 		s.err = err
 		return
 	}
-	st.Context = j.context
+	st.Context, st.DueAt = j.context, time.Time{}
 	switch j.verdict {
 	case graph.NodeReady:
 		s.start(i, DoRelease)

@@ -107,7 +107,7 @@ func (s *Flows) Callback(ctx context.Context, id string) (*model.Callback, bson.
 	return f.Callback, f.Ext, err
 }
 
-// Questions are those of a look. A flow is due when a node has waited for its time, a stream when
+// Questions are those of a look. A flow is due when a node has waited for its time or a custom join is to be called, a stream when
 // nodes wait to be linked.
 func (s *Flows) Questions(l Look[*graph.Flow]) []Question {
 	return []Question{

@@ -85,7 +85,7 @@ func (p planner) changeElements(ctx context.Context, todos []todo, held map[stri
 		st := &do.flow.States[i]
 		switch {
 		case held[do.flow.ID] != nil:
-		case do.plan.Do == flowplan.DoElements:
+		case do.plan.Do == flowplan.DoElements, do.plan.Do == flowplan.DoDrop:
 			for _, k := range do.plan.Elements {
 				id := flowspec.ElementID(do.flow, i, k, do.plan.Life)
 				changes[id] = append(changes[id], do)
@@ -104,7 +104,7 @@ func (p planner) changeElements(ctx context.Context, todos []todo, held map[stri
 		for _, do := range changes[t.ID] {
 			switch {
 			case !ofNode(t, do.flow, do.place()):
-			case do.plan.Do == flowplan.DoAbort:
+			case do.plan.Do != flowplan.DoElements:
 				after = p.abort(after, do)
 			default:
 				if released, err := lifecycle.Release(after, lifecycle.EffectiveOf(after, p.types.Options(t.Type)), do.now); err == nil {

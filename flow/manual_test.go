@@ -136,6 +136,25 @@ func TestThePendingTasksOfANodeEndWithIt(t *testing.T) {
 	}
 }
 
+// Nobody need decide about the elements of a life that is over, also where the node hangs on another in its new life.
+func TestThePendingElementsOfALifeEndWithIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	prod := w.producer()
+	for key, from := range map[string]string{"itself": "each", "before": "a"} {
+		w.breaks(key, "each/1", true)
+		f := w.start(fanned(key, []int{1, 2, 3}, graph.Each{}, manual(graph.Suspend)))
+		w.becomes(f.ID, graph.StatusPending)
+		if w.breaks(key, "each/1", false); from == "a" {
+			w.breaks(key, "a", true)
+		}
+		_, err := w.flows.RetryFrom(t.Context(), f.ID, from)
+		require.NoError(t, err)
+		require.Equal(t, "cancelled by its flow", w.ends(prod, "-/add/flow:"+key+":each/1", model.StatusCancelled))
+		w.becomes(f.ID, map[string]graph.Status{"each": graph.StatusFinish, "a": graph.StatusPending}[from])
+	}
+}
+
 func TestAPendingNodeOfAFlowThatIsOverIsResolvedAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -149,7 +149,7 @@ type Planned struct {
 	Tell     string `bson:"tell,omitempty"` // the error_info of a callback that is sent; of Over "" for none
 
 	Args bson.RawValue `bson:"-"` // of a release or restart, where the node refers to outputs; never stored
-	// Elements are those that may run now, by their places.
+	// Elements are those that may run now, or that are cancelled with the node's last life, by their places.
 	Elements []int           `bson:"elements,omitempty"`
 	Items    []bson.RawValue `bson:"-"` // of a release or restart: the arguments of each element; never stored
 	Links    []*Node         `bson:"-"` // of a link: the records with the tasks; nil = they are to be read

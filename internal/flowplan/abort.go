@@ -12,14 +12,14 @@ import (
 
 // Aborted is a task, of a node or of its element, after the plan p aborts it. A task that has ended stays as
 // it is. A Pending task ends as its node was resolved by a person. It stays as it is while its node is
-// PENDING: that waits for a person also when the flow is over.
+// PENDING in that life: that waits for a person also when the flow is over.
 func Aborted(f *graph.Flow, p *graph.Planned, t *model.Task, eff lifecycle.Effective, now time.Time) *model.Task {
 	st, end, remark := &f.States[Place(f, p)], lifecycle.Abort, "cancelled by its flow"
 	if t.Status == model.StatusPending {
 		switch {
 		case p.Resolved:
 			end, remark = lifecycle.Resolve, cmp.Or(st.Reason, "its node was resolved")
-		case st.Status == graph.NodePending || resolvedLater(f, p):
+		case p.Do != DoDrop && (st.Status == graph.NodePending || resolvedLater(f, p)):
 			return t
 		}
 	}

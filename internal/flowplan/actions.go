@@ -12,5 +12,6 @@ const (
 	DoLink     graph.Action = "link"     // nodes of a stream: their tasks are stored
 	DoOver     graph.Action = "over"     // no change; FINISH is reported, or to the parent flow also PENDING
 	DoElements graph.Action = "elements" // more elements of a node may run
+	DoDrop     graph.Action = "drop"     // elements of a node's last life are cancelled
 	DoGather   graph.Action = "gather"   // the task of a node with elements ends, with their outputs
 )

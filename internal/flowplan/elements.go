@@ -116,6 +116,20 @@ func elementsAsk(st *graph.State) bool {
 	return strings.IndexByte(st.Elements, ElementPending) >= 0 && !strings.ContainsAny(st.Elements, string(ElementRuns)+string(ElementWaits))
 }
 
+// drop has the elements of a life that is over cancelled. One that has failed may be running again for a person.
+func (s *step) drop(i int) {
+	var left []int
+	for k := range len(s.States[i].Elements) {
+		if s.States[i].Elements[k] != ElementSucceeded {
+			left = append(left, k)
+		}
+	}
+	if len(left) > 0 {
+		at := s.Trimmed + i
+		s.Planned = append(s.Planned, graph.Planned{ID: planID(s.Rev, at) + planDrop, Node: at, Do: DoDrop, Life: s.States[i].Life, Elements: left})
+	}
+}
+
 // Gathers says whether the task of a node with elements is to end: all of them have ended, or one has
 // failed and that ends the flow.
 func Gathers(f *graph.Flow, i int) bool {

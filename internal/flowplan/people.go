@@ -126,6 +126,7 @@ func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow,
 		if i != node && st.Status == graph.NodeWait {
 			continue // its task waits already
 		}
+		s.drop(i)
 		st.Life++
 		st.Own, st.Output, st.Elements = false, bson.RawValue{}, ""
 		if i == node {

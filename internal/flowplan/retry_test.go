@@ -1,12 +1,14 @@
 package flowplan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -55,4 +57,26 @@ func TestWhatTheEndOfAFlowSkippedRunsAfterWhatStillRuns(t *testing.T) {
 	f = ended(t, f, &Inputs{}, model.StatusSuccess, 2)
 	require.Equal(t, map[int]graph.Action{3: DoRelease}, plans(f), "its task is of the life that the retry began")
 	require.Equal(t, int64(1), f.States[3].Life)
+}
+
+func TestElementsOfTheLastLifeThatMayNotHaveEndedAreDropped(t *testing.T) {
+	in := itemsOf(t, []int{1, 2, 3, 4})
+	f := ended(t, eachOf(graph.Suspend), in, model.StatusSuccess, 0)
+	f = elements(t, f, model.StatusSuccess, 0)
+	f = elements(t, f, model.StatusFailure, 1, 2)
+	f = elements(t, f, model.StatusPending, 3)
+	require.Equal(t, "seep", f.States[1].Elements)
+	require.Equal(t, graph.NodePending, f.States[1].Status)
+	for node, want := range []string{"", "rrww"} {
+		f.Planned = nil
+		again, err := RetryFrom(f, node, in, time.UnixMilli(4_000_000))
+		require.NoError(t, err)
+		require.Equal(t, want, again.States[1].Elements)
+		drop := again.Planned[slices.IndexFunc(again.Planned, func(p graph.Planned) bool { return p.Do == DoDrop })]
+		require.Equal(t, graph.Planned{ID: drop.ID, Node: 1, Do: DoDrop, Elements: []int{1, 2, 3}}, drop)
+		again.States[1].Status = graph.NodePending
+		for status, after := range map[model.Status]model.Status{model.StatusPending: model.StatusCancelled, model.StatusNew: model.StatusCancelled, model.StatusFailure: model.StatusFailure} {
+			require.Equal(t, after, Aborted(again, &drop, &model.Task{Status: status}, lifecycle.ResolveOptions(), time.UnixMilli(4_000_000)).Status)
+		}
+	}
 }

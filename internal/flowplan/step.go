@@ -227,8 +227,9 @@ func Runs(f *graph.Flow, p *graph.Planned) bool {
 }
 
 // planAlert ends the id of an alert beside another plan about the same node, and alertOf is its place among the plans.
-// planAbort and abortOf are the same for an abort of a life that begins in the same decision.
-const planAlert, planAbort = "-alert", "-abort"
+// planAbort and abortOf are the same for an abort of a life that begins in the same decision. planDrop ends the id of what
+// is planned about the life before that.
+const planAlert, planAbort, planDrop = "-alert", "-abort", "-drop"
 
 func alertOf(node int) int { return -1 - 2*node }
 func abortOf(node int) int { return -2 - 2*node }

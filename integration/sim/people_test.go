@@ -187,6 +187,10 @@ func (w *world) retriesTask(p *process, draw *chance) {
 	if id == "" {
 		return
 	}
+	w.retries(p, id)
+}
+
+func (w *world) retries(p *process, id string) {
 	w.releases(id) // a new life is not held
 	p.sure("retries "+id, func(ctx context.Context) error {
 		t, err := p.producer.Retry(ctx, id, "by a person")
@@ -305,7 +309,7 @@ func (w *world) changesMany(p *process, _ *chance) {
 // allOf stands for all tasks of a type.
 func allOf(typ string) string { return typ + "/*" }
 
-// changesFlow cancels a flow, or begins it again from a node, or resolves one.
+// changesFlow cancels a flow, or begins it again from a node, or resolves one, or has its task run again.
 func (w *world) changesFlow(p *process, draw *chance) {
 	id, name := fmt.Sprintf("-/%d", draw.below(3)), string(rune('a'+draw.below(4)))
 	w.mu.Lock()
@@ -316,7 +320,10 @@ func (w *world) changesFlow(p *process, draw *chance) {
 	act, do := "resolves "+name+" of", func(ctx context.Context) (*graph.Flow, error) {
 		return p.flows.Resolve(ctx, id, name, graph.NodeSuccess, "by a person")
 	}
-	switch draw.below(4) {
+	switch draw.below(5) {
+	case 4:
+		w.retries(p, fmt.Sprintf("-/%s/flow:%s:%s", node, id[2:], name))
+		return
 	case 0:
 		act, do = "cancels", func(ctx context.Context) (*graph.Flow, error) { return p.flows.Cancel(ctx, id, "by a person") }
 	case 1:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -92,7 +93,7 @@ func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
 }
 
 // finish does the rest of what a portion plans. done are the documents of which nothing is left
-// to do; the others, with a reason in s.held, keep their plans.
+// to do; the others, with a reason in s.held, keep their plans, and the error is one of these reasons.
 func (d *Decider[D]) finish(ctx context.Context, s *sent[D]) (done []D, err error) {
 	ctx, end := context.WithTimeout(ctx, callTimeout)
 	defer end()
@@ -110,11 +111,23 @@ func (d *Decider[D]) finish(ctx context.Context, s *sent[D]) (done []D, err erro
 			done = append(done, doc)
 		}
 	}
-	for _, why := range s.held {
-		return done, why
+	if len(s.held) > 0 {
+		id := slices.Min(slices.Collect(maps.Keys(s.held)))
+		return done, &documentError{id, s.held[id]}
 	}
 	return done, nil
 }
+
+// documentError is why a document keeps its plans. Like [store.ErrHeld] it concerns that document alone, whatever
+// the reason, so it is no outage.
+type documentError struct {
+	id  string
+	why error
+}
+
+func (e *documentError) Error() string        { return e.id + ": " + e.why.Error() }
+func (e *documentError) Unwrap() error        { return e.why }
+func (e *documentError) Is(target error) bool { return target == store.ErrHeld }
 
 // remove removes what the documents plan: it is carried out.
 func (d *Decider[D]) remove(ctx context.Context, docs []D) (done bool) {

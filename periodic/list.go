@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
@@ -122,7 +123,7 @@ func asItIs(r *schedule.Run, t *model.Task) {
 		r.EndedAt = t.FinishedAt
 	}
 	if r.ExecutedAt.IsZero() {
-		r.ExecutedAt = tickplan.ExecutedAt(t)
+		r.ExecutedAt = lifecycle.ExecutedAt(t)
 	}
 	if r.Call == nil {
 		r.Call = tickplan.CallOf(t)

@@ -202,6 +202,17 @@ func unstart(t *model.Task, w *model.WorkerState) {
 	}
 }
 
+// ExecutedAt returns when the first known execution of this life of the task began; zero for none.
+func ExecutedAt(t *model.Task) (at time.Time) {
+	for i := range t.WorkerStates {
+		w := &t.WorkerStates[i]
+		if !w.Unstarted && !w.ClaimedAt.Before(t.CreatedAt) && (at.IsZero() || w.ClaimedAt.Before(at)) {
+			at = w.ClaimedAt
+		}
+	}
+	return at
+}
+
 // begunBeside says whether the task has been started in this life by another execution than
 // that one; one that is open counts, since nobody but its worker knows.
 func begunBeside(t *model.Task, execID string) bool {

@@ -37,7 +37,8 @@ type End struct {
 	Kind      model.FailKind // of the execution that failed last; "" = none did
 	ErrorInfo string
 	At        time.Time
-	Gone      bool // somebody deleted the task: nobody knows how it ended
+	Late      time.Duration // how much later than it was to its first execution began
+	Gone      bool          // somebody deleted the task: nobody knows how it ended
 }
 
 // Begin decides the first step of a new plan.
@@ -45,7 +46,7 @@ func Begin(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 	after := *p
 	after.Planned, after.Rev = nil, 1
 	s := &step{Plan: &after, now: clock.Millis(now)}
-	if err := s.next(); err != nil {
+	if err := s.next(s.now); err != nil {
 		return nil, err
 	}
 	return s.finish(), nil
@@ -81,9 +82,9 @@ func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
 		s.fails(e.ErrorInfo)
 	case succeeded:
 		s.RealRepet++
-		s.goOn(repeat.StateOK, "")
+		s.goOn(s.asOf(e), repeat.StateOK, "")
 	case e.Status == model.StatusCancelled:
-		s.goOn(repeat.StateCancelled, e.ErrorInfo)
+		s.goOn(s.asOf(e), repeat.StateCancelled, e.ErrorInfo)
 	case e.Status == model.StatusPending: // it ends when a person resolves it
 		s.LastState, s.Reason, s.LookAt = repeat.StateError, e.ErrorInfo, time.Time{}
 	default:
@@ -107,7 +108,7 @@ func Reset(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 	s := begin(p, now)
 	s.Status, s.Reason, s.LastState = repeat.StatusRunning, "", ""
 	if s.Step == 0 || s.Done {
-		if err := s.next(); err != nil {
+		if err := s.next(s.now); err != nil {
 			return nil, err
 		}
 	} else {
@@ -204,21 +205,34 @@ func (s *step) finish() *repeat.Plan {
 	return s.Plan
 }
 
-// goOn plans the next step after one that has ended.
-func (s *step) goOn(state repeat.State, reason string) {
+// inTime is how much later than its time a step may be decided upon and still count as in time, as a tick may.
+const inTime = 10 * time.Second
+
+// asOf is when the step would have ended if it had begun in time: what passed while it waited for a worker, and its
+// end for an engine, is not lost to the plan. If that is too long ago, it is now.
+func (s *step) asOf(e End) time.Time {
+	at := clock.Later(e.At.Add(-e.Late), s.PlanTime.Add(time.Millisecond))
+	if ago := s.now.Sub(at); ago < 0 || ago > inTime {
+		return s.now
+	}
+	return at
+}
+
+// goOn plans the next step, as of a time, after one that has ended.
+func (s *step) goOn(asOf time.Time, state repeat.State, reason string) {
 	s.Status, s.LastState, s.Reason, s.Done = repeat.StatusRunning, state, reason, true
 	if err := Check(s.Plan); err != nil {
 		s.fails("the document of the plan is broken: " + err.Error())
 		return
 	}
-	if err := s.next(); err != nil {
+	if err := s.next(asOf); err != nil {
 		s.fails(err.Error())
 	}
 }
 
-// next plans the next step, or ends the plan.
-func (s *step) next() error {
-	n, err := NextPlanTime(s.Plan, s.now)
+// next plans the next step as of a time, or ends the plan.
+func (s *step) next(asOf time.Time) error {
+	n, err := NextPlanTime(s.Plan, asOf)
 	if err != nil {
 		return err
 	}

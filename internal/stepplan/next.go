@@ -11,7 +11,7 @@ import (
 // Next is the next step of a plan.
 type Next struct {
 	Step    int64     // from 1 on; 0 if the plan is over
-	At      time.Time // when it is due; before now only with no_keep. Zero if the plan is over
+	At      time.Time // when it is due; before the given time only with no_keep. Zero if the plan is over
 	Skipped int64     // times that are skipped before it, or before the plan is over
 	Over    bool      // the plan has no step any more
 	Why     string    // why times are skipped, or why the plan is over: a sentence for people

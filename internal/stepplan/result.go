@@ -16,6 +16,9 @@ import (
 // EndOf is the end of a step's task.
 func EndOf(t *model.Task) End {
 	e := End{Step: t.Origin.Step, Try: t.Origin.Generation, Status: t.Status, ErrorInfo: t.ErrorInfo, At: t.FinishedAt}
+	if began := lifecycle.ExecutedAt(t); !began.IsZero() {
+		e.Late = max(began.Sub(t.StartTime), 0)
+	}
 	for i := range t.WorkerStates {
 		if w := &t.WorkerStates[i]; w.FailKind != "" && (e.Kind == "" || w.FailKind == failkind.PlanError) {
 			e.Kind = w.FailKind

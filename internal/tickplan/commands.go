@@ -7,6 +7,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -38,7 +39,7 @@ func Ended(r *schedule.Rule, task *model.Task, s schedule.RunStatus, info string
 	}
 	run := d.run(ref)
 	run.Status, run.Error, run.TaskID, run.EndedAt = s, info, task.ID, cmp.Or(task.FinishedAt, d.now)
-	run.ExecutedAt, run.Call = ExecutedAt(task), CallOf(task)
+	run.ExecutedAt, run.Call = lifecycle.ExecutedAt(task), CallOf(task)
 	d.keep(run)
 	d.startQueued()
 	return d.Rule

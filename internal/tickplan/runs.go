@@ -50,17 +50,6 @@ func failedStatus(t *model.Task) schedule.RunStatus {
 	}
 }
 
-// ExecutedAt returns when the first known execution of this life of the task began; zero for none.
-func ExecutedAt(t *model.Task) (at time.Time) {
-	for i := range t.WorkerStates {
-		w := &t.WorkerStates[i]
-		if !w.Unstarted && !w.ClaimedAt.Before(t.CreatedAt) && (at.IsZero() || w.ClaimedAt.Before(at)) {
-			at = w.ClaimedAt
-		}
-	}
-	return at
-}
-
 // CallOf returns the last call by the task of a target; nil for none.
 func CallOf(t *model.Task) *schedule.HTTPCall {
 	if _, typ, _, err := input.ParseTaskID(t.ID); err != nil || typ != httptarget.TaskType {

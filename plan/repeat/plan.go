@@ -72,8 +72,9 @@ type Spec struct {
 	// no meaning for none and time.
 	PlanRepet int `bson:"plan_repet,omitempty"`
 	// NoKeep runs every step, late ones one after the other. Without it, times that have passed when a
-	// step ends are skipped and count as steps; a plan whose last time has passed is over. The times of
-	// week and month are always in the future.
+	// step ends are skipped and count as steps; a plan whose last time has passed is over. Times that pass
+	// while a step waits for a worker, or its end for an engine, are not skipped, unless the next step
+	// would be more than ten seconds late. The times of week and month are always after the end of the step before.
 	NoKeep bool `bson:"no_keep,omitempty"`
 	// PlanTime is the time of a plan of type time, and the time from which intervals count (zero = the
 	// time of publication). For week and month only its time of day in the time zone counts (zero =

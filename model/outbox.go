@@ -24,6 +24,8 @@ type Origin struct {
 	Node       string `bson:"node,omitempty"`       // of a flow: which of its nodes the task is
 	Element    int    `bson:"element,omitempty"`    // of a node with elements: which of them, from 1 on
 	Step       int64  `bson:"step,omitempty"`       // of a plan: which of its steps the task is, from 1 on
+	// CreatedAt is when the plan was created: an earlier plan may have had the same id.
+	CreatedAt time.Time `bson:"created_at,omitempty"`
 }
 
 // Tick identifies the run of a periodic rule that a task belongs to.

@@ -123,15 +123,34 @@ func (p planner) keep(ctx context.Context, results []*repeat.Result) error {
 	return p.store.Results.Put(ctx, results)
 }
 
+// there hears that the task of a plan's step was there when it was sent. It is that of an earlier plan, if it was kept for
+// longer than that plan: then it begins anew.
+func (p planner) there(ctx context.Context, doc *repeat.Plan, t *model.Task) error {
+	for i := range doc.Planned {
+		if pl := &doc.Planned[i]; pl.Do == stepplan.DoSend && t.ID == stepplan.TaskID(doc, pl.Step) {
+			return p.again(ctx, doc, pl)
+		}
+	}
+	return nil
+}
+
 // again begins the plan's try of its step, as it is planned: a new life of the step's task.
 func (p planner) again(ctx context.Context, doc *repeat.Plan, pl *repeat.Planned) error {
 	d := stepplan.Draft(doc, pl)
 	d.Typed(p.types.Get(doc.Station))
-	begun := func(t *model.Task) bool { return ofPlan(t) != doc.ID || t.Origin.Generation >= doc.Try }
+	begun := func(t *model.Task) bool {
+		return ofPlan(t) != doc.ID || t.Origin.Generation >= doc.Try && !stepplan.OfEarlier(doc, t)
+	}
 	id := stepplan.TaskID(doc, doc.Step)
 	err := p.store.Tasks.ChangeUnlessHeld(ctx, id, func(t *model.Task) (*model.Task, error) {
 		if begun(t) {
 			return t, nil
+		}
+		if stepplan.OfEarlier(doc, t) { // nothing of it counts
+			if !t.Status.Ended() { // somebody has started it again; the sweep waits for its end
+				return t, nil
+			}
+			return lifecycle.SendAgain(t, d, model.RestartFailed|model.RestartSucceeded, p.store.Clock.Now())
 		}
 		succeeded := t.Status.Succeeded() || t.Status == model.StatusManuallyProcessed
 		if !t.Status.Ended() || succeeded { // a person has started it again: that is the new try

@@ -87,7 +87,7 @@ func New(cfg Config) (*Plans, error) {
 }
 
 func (p *Plans) newDecider() *decision.Decider[*repeat.Plan] {
-	return decision.New(decision.Config[*repeat.Plan]{Store: p.store, Planner: planner{p}, Documents: p.store.Plans, Types: p.types, Log: p.log, Prompt: true, Size: sizeOf, Begin: p.begin})
+	return decision.New(decision.Config[*repeat.Plan]{Store: p.store, Planner: planner{p}, Documents: p.store.Plans, Types: p.types, Log: p.log, Prompt: true, Size: sizeOf, There: planner{p}.there, Begin: p.begin})
 }
 
 // sizeOf is about how many bytes of memory a plan takes; 0 = nothing more is decided about it.
@@ -408,6 +408,7 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 				return nil, err
 			}
 			t, there := lives[stepplan.TaskID(doc, doc.Step)]
+			there = there && (t == nil || !stepplan.OfEarlier(doc, t))
 			unsent := !there && len(others) > 0 && stepplan.Check(doc) == nil
 			open = unsent || there && (t == nil || !lifecycle.Archivable(t.Status) || endPending(t))
 		}

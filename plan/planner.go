@@ -126,6 +126,7 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, serving map
 	}
 	for i, doc := range late {
 		t, there := lives[ids[i]]
+		there = there && (t == nil || !stepplan.OfEarlier(doc, t))
 		waits := there && t != nil && (t.Status == model.StatusNew || t.Status == model.StatusError)
 		if _, asked := serving[doc.Station]; waits && !asked {
 			workers, err := p.store.Workers.Serving(ctx, doc.Station, now)

@@ -62,7 +62,7 @@ func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
 	defer end()
 	s := sent[D]{docs: docs, held: map[string]error{}}
 	var tasks []*model.Task
-	var of []string // a task's document
+	var of []D // a task's document
 	for _, doc := range docs {
 		from := d.Planner.Trace(doc)
 		for _, t := range d.Planner.Tasks(doc) {
@@ -71,21 +71,30 @@ func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
 				traced.Trace = from
 				t = &traced
 			}
-			tasks, of = append(tasks, t), append(of, d.Documents.ID(doc))
+			tasks, of = append(tasks, t), append(of, doc)
 		}
 	}
 	for len(tasks) > 0 {
 		n := min(len(tasks), perInsert)
-		// Those that exist were sent before: their keys are the decision's own.
-		_, err := d.Store.Tasks.Insert(ctx, tasks[:n])
+		exists, err := d.Store.Tasks.Insert(ctx, tasks[:n])
 		var some *store.InsertError
 		switch {
 		case errors.As(err, &some): // the others are sent: no document stands in another's way
 			for i := range some.Refused {
-				s.held[of[i]] = fmt.Errorf("sending its tasks: %w", err)
+				s.held[d.Documents.ID(of[i])] = fmt.Errorf("sending its tasks: %w", err)
 			}
 		case err != nil:
 			return s, fmt.Errorf("sending tasks: %w", err)
+		}
+		for i, there := range exists {
+			if !there || d.There == nil {
+				continue
+			}
+			if err := d.There(ctx, of[i], tasks[i]); store.Outage(err) {
+				return s, err
+			} else if err != nil {
+				s.held[d.Documents.ID(of[i])] = fmt.Errorf("sending its tasks: %w", err)
+			}
 		}
 		tasks, of = tasks[n:], of[n:]
 	}

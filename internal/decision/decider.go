@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 const (
@@ -42,6 +43,9 @@ type Config[D any] struct {
 	// Size is about how many bytes of memory a document takes. With Prompt, an engine remembers
 	// documents that it has decided about; those of size 0 it does not. nil = all are small.
 	Size func(D) int
+	// There, if it is not nil, hears of a task that was there when it was to be sent. A decision that is carried out
+	// twice sent it before, or it is none of the document's.
+	There func(ctx context.Context, doc D, t *model.Task) error
 	// Count, if it is not nil, counts what a decision that was written says.
 	Count func(store.Decision[D])
 	// Begin, if it is not nil, begins the spans of what a decision says before it is written, and gives

@@ -33,6 +33,7 @@ const (
 // End is how a task of a step ended.
 type End struct {
 	Step, Try int64
+	Created   time.Time // when its plan was created; zero = nobody knows
 	Status    model.Status
 	Kind      model.FailKind // of the execution that failed last; "" = none did
 	ErrorInfo string
@@ -52,10 +53,10 @@ func Begin(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 	return s.finish(), nil
 }
 
-// Ended decides what follows the end of a step's task. The end of another step, or of an earlier try,
-// changes nothing: the plan is returned as it is.
+// Ended decides what follows the end of a step's task. The end of another step, of an earlier try or of
+// an earlier plan with that id changes nothing: the plan is returned as it is.
 func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
-	if e.Step != p.Step || e.Try != p.Try || p.Done || p.Status == repeat.StatusFinish || p.Status == repeat.StatusCancelled && !p.EndedAt.IsZero() {
+	if e.Step != p.Step || e.Try != p.Try || isEarlier(p, e.Created) || p.Done || p.Status == repeat.StatusFinish || p.Status == repeat.StatusCancelled && !p.EndedAt.IsZero() {
 		return p
 	}
 	s := begin(p, now)
@@ -316,12 +317,24 @@ func TaskID(p *repeat.Plan, step int64) string {
 func Draft(p *repeat.Plan, pl *repeat.Planned) lifecycle.Draft {
 	d := lifecycle.Draft{
 		Tenant: p.Tenant, Type: p.Station, Key: TaskKey(p.PlanID, p.Step), Args: argsOf(p), Start: pl.At, Priority: p.Priority, Options: p.Options,
-		Origin: &model.Origin{Kind: lifecycle.OutcomePlan, ID: p.ID, Step: p.Step, Generation: p.Try}, Trace: cmp.Or(pl.Trace, p.Trace),
+		Origin: &model.Origin{Kind: lifecycle.OutcomePlan, ID: p.ID, Step: p.Step, Generation: p.Try, CreatedAt: p.CreatedAt}, Trace: cmp.Or(pl.Trace, p.Trace),
 	}
 	if p.PlanExecTimeout > 0 {
 		d.Options.WorkerTimeout = p.PlanExecTimeout
 	}
 	return d
+}
+
+// OfEarlier reports whether an earlier plan with the id of this one sent the task, which was kept for longer than that
+// plan. It is no task of this one.
+func OfEarlier(p *repeat.Plan, t *model.Task) bool {
+	o := t.Origin
+	return o != nil && o.Kind == lifecycle.OutcomePlan && o.ID == p.ID && isEarlier(p, o.CreatedAt)
+}
+
+// isEarlier reports whether it was another plan with that id that was created then.
+func isEarlier(p *repeat.Plan, created time.Time) bool {
+	return !created.IsZero() && !created.Equal(p.CreatedAt)
 }
 
 // Stands reports whether what is planned is about the step and the try that the plan is at. Otherwise a

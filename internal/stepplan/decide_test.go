@@ -60,7 +60,7 @@ func TestTheTaskOfAStepHasItsTimeAndItsLease(t *testing.T) {
 	task := taskOf(p)
 	require.Equal(t, dawn.Add(time.Minute), task.StartTime)
 	require.Equal(t, time.Minute, task.Options.WorkerTimeout)
-	require.Equal(t, &model.Origin{Kind: "plan", ID: "-/p", Step: 1}, task.Origin)
+	require.Equal(t, &model.Origin{Kind: "plan", ID: "-/p", Step: 1, CreatedAt: dawn}, task.Origin)
 	require.Equal(t, dawn.Add(2*time.Minute-lookAhead), p.LookAt, "by then engines look for its end")
 }
 
@@ -95,6 +95,9 @@ func TestEndsOfAnotherStepOrTryChangeNothing(t *testing.T) {
 		e.Status = model.StatusSuccess
 		require.Same(t, p, Ended(p, e, dawn))
 	}
+	earlier := EndOf(taskOf(p))
+	earlier.Status, earlier.Created = model.StatusSuccess, dawn.AddDate(-1, 0, 0)
+	require.Same(t, p, Ended(p, earlier, dawn), "a plan of last year with that id")
 	second := bare(Ended(p, End{Step: 1, Status: model.StatusSuccess, At: dawn}, dawn))
 	require.Same(t, second, Ended(second, End{Step: 1, Status: model.StatusSuccess}, dawn), "told twice")
 }

@@ -15,7 +15,7 @@ import (
 
 // EndOf is the end of a step's task.
 func EndOf(t *model.Task) End {
-	e := End{Step: t.Origin.Step, Try: t.Origin.Generation, Status: t.Status, ErrorInfo: t.ErrorInfo, At: t.FinishedAt}
+	e := End{Step: t.Origin.Step, Try: t.Origin.Generation, Created: t.Origin.CreatedAt, Status: t.Status, ErrorInfo: t.ErrorInfo, At: t.FinishedAt}
 	if began := lifecycle.ExecutedAt(t); !began.IsZero() {
 		e.Late = max(began.Sub(t.StartTime), 0)
 	}
@@ -34,9 +34,10 @@ func EndOf(t *model.Task) End {
 }
 
 // ResultsOf are the results of the participants of the plan's step, one life of whose task has ended. They
-// do not depend on what is decided, and the plan may be at a later step. The task of a step to come has none.
+// do not depend on what is decided, and the plan may be at a later step. The task of a step to come has
+// none, nor has that of an earlier plan.
 func ResultsOf(p *repeat.Plan, t *model.Task) (out []*repeat.Result) {
-	if t.Origin == nil || t.Origin.ID != p.ID || t.Origin.Step > p.Step || !t.Status.Ended() {
+	if t.Origin == nil || t.Origin.ID != p.ID || t.Origin.Step > p.Step || !t.Status.Ended() || OfEarlier(p, t) {
 		return nil
 	}
 	step, try, at := t.Origin.Step, t.Origin.Generation, p.PlanTime

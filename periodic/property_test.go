@@ -3,6 +3,7 @@ package periodic
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -112,6 +113,9 @@ func history(t *rapid.T) {
 		if action != "cancel" {
 			requireQueueInOrder(t, before, w.rule)
 		}
+		if action != "edit" {
+			requireAlone(t, before, w.rule)
+		}
 		// An edit lets the old rule decide first, which may have had another limit.
 		if added := len(w.rule.Active) > len(before.Active); added && action != "backfill" && action != "edit" && w.rule.MaxConcurrency > 0 &&
 			w.rule.Overlap != schedule.OverlapParallel && w.rule.Concurrency != schedule.ConcurrencyParallel && !forced(before) {
@@ -195,6 +199,24 @@ func requireQueueInOrder(t require.TestingT, before, after *schedule.Rule) {
 	for _, q := range before.Queued {
 		require.False(t, stayed && runs[q.ID], "%s overtook another", q.ID)
 		stayed = stayed || waits[q.ID]
+	}
+}
+
+// requireAlone demands that by SKIP a run of a tick or a backfill starts only when all that was active has ended, and only
+// one of them.
+func requireAlone(t require.TestingT, before, after *schedule.Rule) {
+	var stayed, starts []string
+	for _, a := range after.Active {
+		switch active := slices.ContainsFunc(before.Active, func(b schedule.RunRef) bool { return a.ID == b.ID }); {
+		case active:
+			stayed = append(stayed, a.ID)
+		case !a.Manual || strings.Contains(a.ID, "@"):
+			starts = append(starts, a.ID)
+		}
+	}
+	if after.Overlap == schedule.OverlapSkip && len(starts) > 0 {
+		require.Len(t, starts, 1)
+		require.Empty(t, stayed, "beside %s", starts[0])
 	}
 }
 

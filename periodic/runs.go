@@ -97,7 +97,8 @@ const backfillSlack = time.Second
 
 // Backfill runs the rule for its past ticks in [from, to), in order. to must not be in the
 // future, and at most 1,000 ticks are allowed. The runs respect the rule's limit and wait
-// behind those of new ticks. Backfill excludes ticks before StartAt and ticks at or after
+// behind those of new ticks; without a limit all start at once. If the rule's overlap is SKIP, one runs
+// at a time: it waits for all active runs, and a new tick waits for it. Backfill excludes ticks before StartAt and ticks at or after
 // EndAt. Without a StartAt, the ticks of a cron rule may be older than the rule. Backfill
 // returns the number of decided runs. A non-empty request makes the call idempotent: each tick
 // runs once per request, even if the call is repeated with other times.

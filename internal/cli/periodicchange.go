@@ -151,7 +151,7 @@ func (r *rulesCommand) backfill() *cobra.Command {
 	var from, to, request string
 	cmd := &cobra.Command{
 		Use: "backfill RULE --from TIME [--to TIME]", Short: "Run a rule for past ticks", Args: one("the name of a rule"),
-		Long:    fmt.Sprintf("Run a rule for its past ticks from --from up to but excluding --to, in order. The rule's\nconcurrency limit applies. Runs beyond it wait, behind the ticks that come now. Ticks before the\nrule's start_at, and at or after its end_at, are left out.\n\nTicks that ran at their time run again. Meanwhile a current tick with overlap SKIP is skipped,\nbecause a backfill's runs are runs of the rule. A backfill has at most %d ticks.", tickplan.MaxBackfill),
+		Long:    fmt.Sprintf("Run a rule for its past ticks from --from up to but excluding --to, in order. The rule's\nconcurrency limit applies. Runs beyond it wait, behind the ticks that come now. Without a limit all\nstart at once. With overlap SKIP one runs at a time, and a current tick waits for it. Ticks before\nthe rule's start_at, and at or after its end_at, are left out.\n\nTicks that ran at their time run again. A backfill has at most %d ticks.", tickplan.MaxBackfill),
 		Example: "  mscheduler periodic backfill nightly --from 2026-01-01 --to 2026-01-08 --request january\n  mscheduler periodic backfill nightly --from -12h",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if from == "" {

@@ -54,12 +54,12 @@ func Trigger(r *schedule.Rule, cal *calendar.Schedule, request string, force boo
 }
 
 // Backfill decides runs for ticks of the past, in their order: they start as the
-// concurrency limit lets them, and wait otherwise. request makes them once.
+// concurrency limit lets them, by overlap SKIP one at a time, and wait otherwise. request makes them once.
 func Backfill(r *schedule.Rule, cal *calendar.Schedule, request string, ticks []time.Time, now time.Time) *schedule.Rule {
 	d := decide(r, cal, now)
 	for _, at := range ticks {
 		ref := schedule.RunRef{ID: TickID(r.ID, at) + "!" + request, Nominal: at, Attempt: 1, Manual: true}
-		if len(d.Active) >= MaxActive || d.MaxConcurrency > 0 && (len(d.Active) >= d.MaxConcurrency || len(d.Queued) > 0) {
+		if d.mustWait(ref) || len(d.Active) >= MaxActive || d.MaxConcurrency > 0 && (len(d.Active) >= d.MaxConcurrency || len(d.Queued) > 0) {
 			d.enqueue(ref)
 		} else {
 			d.start(ref)

@@ -204,8 +204,10 @@ func (d *decision) tick(at time.Time) {
 	if d.overlaps() {
 		switch d.Overlap {
 		case schedule.OverlapSkip:
-			d.skip(at, SkipOverlap, d.nextAttempt())
-			return
+			if d.waiting() > 0 || !allBackfills(d.Active) {
+				d.skip(at, SkipOverlap, d.nextAttempt())
+				return
+			}
 		case schedule.OverlapCancelPrev:
 			ref.After = d.cancelPrevious()
 		case schedule.OverlapParallel:
@@ -222,7 +224,7 @@ func (d *decision) tick(at time.Time) {
 }
 
 // overlaps says whether an earlier run is in a tick's way: one that runs, or waits. A
-// backfill's is not while it waits.
+// backfill's is not while it waits. By SKIP the tick waits for one that runs, see mustWait.
 func (d *decision) overlaps() bool { return len(d.Active)+d.waiting() > 0 }
 
 // nextAttempt is the number of a run that follows the last one, whatever the policy.

@@ -14,11 +14,11 @@ import (
 // admit starts a run, or lets it wait, or skips it, by the concurrency policy.
 func (d *decision) admit(ref schedule.RunRef) {
 	switch {
-	case len(ref.After) > 0:
+	case len(ref.After) > 0, d.mustWait(ref):
 		d.enqueue(ref)
 	case len(d.Active) >= MaxActive:
 		d.skip(ref.Nominal, SkipCapacity, ref.Attempt)
-	case ref.Force || d.MaxConcurrency == 0 || len(d.Active) < d.MaxConcurrency && len(d.Queued) == 0:
+	case ref.Force || d.MaxConcurrency == 0 || len(d.Active) < d.MaxConcurrency && d.waiting() == 0:
 		d.start(ref)
 	case d.Concurrency == schedule.ConcurrencyParallel:
 		d.start(ref)
@@ -100,7 +100,7 @@ func (d *decision) counted(ref schedule.RunRef) {
 func (d *decision) startQueued() {
 	for n := 0; len(d.Queued) > 0 && (n == 0 || !d.heavy()); n++ {
 		head := d.Queued[0]
-		if len(head.After) > 0 || len(d.Active) >= MaxActive || !head.Force && d.MaxConcurrency > 0 && len(d.Active) >= d.MaxConcurrency {
+		if len(head.After) > 0 || d.mustWait(head) || len(d.Active) >= MaxActive || !head.Force && d.MaxConcurrency > 0 && len(d.Active) >= d.MaxConcurrency {
 			return
 		}
 		d.Queued = d.Queued[1:]
@@ -122,6 +122,16 @@ func (d *decision) startWaiting(ref schedule.RunRef) {
 		}
 	}
 	d.send(ref)
+}
+
+// mustWait reports whether a run of a tick or of a backfill waits for the end of what is active: by overlap SKIP no two of
+// them run at once. A tick waits for a backfill's run; for others it is skipped.
+func (d *decision) mustWait(ref schedule.RunRef) bool {
+	return d.Overlap == schedule.OverlapSkip && len(d.Active) > 0 && (!ref.Manual || isBackfill(ref))
+}
+
+func allBackfills(runs []schedule.RunRef) bool {
+	return !slices.ContainsFunc(runs, func(r schedule.RunRef) bool { return !isBackfill(r) })
 }
 
 // isBackfill says whether a run is one of a backfill, rule@nominal!request.

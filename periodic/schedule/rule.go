@@ -103,7 +103,7 @@ type OverlapPolicy string
 // The overlap policies; "" is ALLOW.
 const (
 	OverlapAllow      OverlapPolicy = "ALLOW"       // runs, within the concurrency limit
-	OverlapSkip       OverlapPolicy = "SKIP"        // is skipped
+	OverlapSkip       OverlapPolicy = "SKIP"        // is skipped; behind a run of a backfill it waits
 	OverlapCancelPrev OverlapPolicy = "CANCEL_PREV" // cancels active runs except backfills, and runs when they have ended
 	OverlapParallel   OverlapPolicy = "PARALLEL"    // runs despite the limit
 )

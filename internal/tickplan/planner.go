@@ -198,28 +198,22 @@ func (d *decision) caughtUp(due []time.Time) []bool {
 }
 
 // tick decides one tick by the policies, in the order of seed 003: overlap, failure,
-// concurrency.
+// concurrency. But a tick that is skipped itself cancels nothing.
 func (d *decision) tick(at time.Time) {
-	ref := schedule.RunRef{ID: TickID(d.ID, at), Nominal: at, Attempt: 1}
-	if d.overlaps() {
-		switch d.Overlap {
-		case schedule.OverlapSkip:
-			if d.waiting() > 0 || !allBackfills(d.Active) {
-				d.skip(at, SkipOverlap, d.nextAttempt())
-				return
-			}
-		case schedule.OverlapCancelPrev:
-			ref.After = d.cancelPrevious()
-		case schedule.OverlapParallel:
-			ref.Force = true
-		}
+	overlaps := d.overlaps()
+	if overlaps && d.Overlap == schedule.OverlapSkip && (d.waiting() > 0 || !allBackfills(d.Active)) {
+		d.skip(at, SkipOverlap, d.nextAttempt())
+		return
 	}
 	attempt, ok := d.afterFailure()
 	if !ok {
 		d.skip(at, SkipFailure, attempt)
 		return
 	}
-	ref.Attempt = attempt
+	ref := schedule.RunRef{ID: TickID(d.ID, at), Nominal: at, Attempt: attempt, Force: overlaps && d.Overlap == schedule.OverlapParallel}
+	if overlaps && d.Overlap == schedule.OverlapCancelPrev {
+		ref.After = d.cancelPrevious()
+	}
 	d.admit(ref)
 }
 

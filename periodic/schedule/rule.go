@@ -104,7 +104,7 @@ type OverlapPolicy string
 const (
 	OverlapAllow      OverlapPolicy = "ALLOW"       // runs, within the concurrency limit
 	OverlapSkip       OverlapPolicy = "SKIP"        // is skipped; behind a run of a backfill it waits
-	OverlapCancelPrev OverlapPolicy = "CANCEL_PREV" // cancels active runs except backfills, and runs when they have ended
+	OverlapCancelPrev OverlapPolicy = "CANCEL_PREV" // runs when the active runs that it cancels, all but backfills, have ended
 	OverlapParallel   OverlapPolicy = "PARALLEL"    // runs despite the limit
 )
 

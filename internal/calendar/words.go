@@ -35,6 +35,7 @@ func (c *Schedule) Words() string {
 
 // clockWords says at which times of a day; fixed = at those of a clock.
 func clockWords(second, minute, hour string) (words string, fixed bool) {
+	second, minute, hour = whole(second, 60), whole(minute, 60), whole(hour, 24)
 	s, atSecond := value(second)
 	m, atMinute := value(minute)
 	switch {
@@ -64,7 +65,23 @@ func clockWords(second, minute, hour string) (words string, fixed bool) {
 	if !atSecond || s != 0 {
 		words += valuesOf("second ", second, nil) + ", "
 	}
+	if every(minute) == 1 {
+		return strings.TrimSuffix(words, ", ") + " of every minute" + hourWords(hour), false
+	}
 	return words + valuesOf("minute ", minute, nil) + hourWords(hour), false
+}
+
+// whole is a field whose steps are equally long, all around the clock: one in which they are not has its values instead.
+func whole(field string, size int) string {
+	step := every(field)
+	if step == 0 || size%step == 0 {
+		return field
+	}
+	var values []string
+	for n := 0; n < size; n += step {
+		values = append(values, strconv.Itoa(n))
+	}
+	return strings.Join(values, ",")
 }
 
 func secondWords(s int) string {

@@ -52,9 +52,6 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s sched
 		if r.Version != version {
 			return nil, fmt.Errorf("%w: its version is %d, not %d", ErrChanged, r.Version, version)
 		}
-		if s.Tenant != r.Tenant {
-			return nil, input.Invalid("tenant", "is %q; want %q, because a rule cannot change its tenant", s.Tenant, r.Tenant)
-		}
 		sealed, err := rulespec.Seal(p.secrets, s, r)
 		if err != nil {
 			return nil, err
@@ -62,6 +59,9 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s sched
 		edited, _, err := rulespec.Build(&sealed, rulespec.Since(&sealed, now, r))
 		if err != nil {
 			return nil, err
+		}
+		if edited.Tenant != r.Tenant {
+			return nil, input.Invalid("tenant", "is %q; want %q, because a rule cannot change its tenant", s.Tenant, r.Tenant)
 		}
 		edited.CreatedAt = r.CreatedAt
 		cal, err := p.calendarOf(edited)

@@ -322,3 +322,18 @@ func TestARuleIsStoredAndSwitchedInOneWrite(t *testing.T) {
 	require.Equal(t, schedule.StatusOnline, fires.Status)
 	require.False(t, fires.NextFireAt.IsZero())
 }
+
+// A rule without a tenant may be written with the tenant that stands for none, and only with that.
+func TestTheTenantThatStandsForNoneIsNoChange(t *testing.T) {
+	p, err := periodic.New(periodic.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	spec := schedule.Spec{Name: "a", Tenant: model.NoTenant, Cron: "@yearly", Type: "tick"}
+	r, err := p.Create(t.Context(), spec)
+	require.NoError(t, err)
+	require.Empty(t, r.Tenant)
+	r, err = p.Update(t.Context(), r.ID, r.Version, spec)
+	require.NoError(t, err)
+	spec.Tenant = "acme"
+	_, err = p.Update(t.Context(), r.ID, r.Version, spec)
+	require.ErrorContains(t, err, `tenant is "acme"; want ""`)
+}

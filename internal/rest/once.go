@@ -40,16 +40,19 @@ func (s *API) once(c huma.Context, next func(huma.Context)) {
 		return
 	}
 	ctx, u := c.Context(), c.URL()
-	body, rest := s.readBody(c)
+	body, rest, arrived := s.readBody(c)
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", u.RawQuery, body, c.Header("If-Match"), c.Header("If-None-Match")))
 	grant := grantOf(ctx) // what the same person may see can change from token to token
 	tenants := slices.Sorted(slices.Values(grant.Tenants))
 	who := sha256.Sum256(fmt.Appendf(nil, "%q %t %q %q %q %q", grant.Who(), grant.Tenants == nil, tenants, c.Operation().OperationID, u.Path, key))
 	id := hex.EncodeToString(who[:])
-	first, err := s.store.Answers.Get(ctx, id)
-	if err != nil {
-		s.fail(c, s.problem(err))
-		return
+	var first *store.Answer
+	if arrived { // otherwise there is no context for the database any more, and the answer says why
+		var err error
+		if first, err = s.store.Answers.Get(ctx, id); err != nil {
+			s.fail(c, s.problem(err))
+			return
+		}
 	}
 	if first == nil {
 		r := &repeated{humaContext: c, body: rest}
@@ -97,15 +100,15 @@ func (s *API) fail(c huma.Context, err error) {
 // bodyTime is how long a body may take to arrive.
 const bodyTime = 5 * time.Second
 
-// readBody reads the body, and returns a reader of the same: with the error, if there was one.
-func (s *API) readBody(c huma.Context) ([]byte, io.Reader) {
+// readBody reads the body, and returns a reader of the same: with the error, if the body did not arrive.
+func (s *API) readBody(c huma.Context) (body []byte, same io.Reader, arrived bool) {
 	reader := c.BodyReader()
 	_ = c.SetReadDeadline(s.store.Local().Now().Add(bodyTime)) // where it cannot be set, the server's own applies
 	body, err := io.ReadAll(io.LimitReader(reader, maxBody+1))
 	if err != nil {
-		return body, io.MultiReader(bytes.NewReader(body), brokenBody{err})
+		return body, io.MultiReader(bytes.NewReader(body), brokenBody{err}), false
 	}
-	return body, io.MultiReader(bytes.NewReader(body), reader)
+	return body, io.MultiReader(bytes.NewReader(body), reader), true
 }
 
 // brokenBody is a body that did not arrive.
@@ -126,6 +129,9 @@ type repeated struct {
 
 // BodyReader implements [huma.Context].
 func (r *repeated) BodyReader() io.Reader { return r.body }
+
+// SetReadDeadline implements [huma.Context]. The body has arrived, see [keepsAlive].
+func (*repeated) SetReadDeadline(time.Time) error { return nil }
 
 // BodyWriter implements [huma.Context].
 func (r *repeated) BodyWriter() io.Writer { return &r.answer }

@@ -28,7 +28,7 @@ func add[I, O any](s *API, need rule, op huma.Operation, handle func(context.Con
 	op.Security = []map[string][]string{{"token": {}}}
 	op.Extensions = map[string]any{"x-role": string(need.role), "x-tenants": string(need.tenants)}
 	r := recordingOf(op)
-	op.Middlewares = append(op.Middlewares, s.admit(need, r), s.traced(op), s.once)
+	op.Middlewares = append(op.Middlewares, keepsAlive, s.admit(need, r), s.traced(op), s.once)
 	answer := func(ctx context.Context, in *I) (*O, error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTime)
 		defer cancel()

@@ -25,6 +25,7 @@ var badArgs = []struct {
 	{"http", `{"url":"http://a b/"}`, []string{"args.url is not a URL"}},
 	{"http", `{"url":"http://x","method":"get"}`, []string{"args.method"}},
 	{"http", `{"url":"http://x","method":"A B"}`, []string{"args.method"}},
+	{"http", `{"url":"http://x","method":"CONNECT"}`, []string{"args.method"}},
 	{"http", `{"url":"http://x","headers":{"a b":"1"}}`, []string{"args.headers.a b"}},
 	{"http", `{"url":"http://x","headers":{"a":"1\r\nb: 2"}}`, []string{"args.headers.a"}},
 	{"http", `{"url":"http://x","headers":{"mscheduler-task-id":"1"}}`, []string{"args.headers.mscheduler-task-id is set by the worker"}},

@@ -109,6 +109,9 @@ func (c *Caller) Do(ctx context.Context, call Call) (Answer, error) {
 // request makes the request and signs it. Its errors are final, or say that another worker may
 // have the key.
 func (c *Caller) request(ctx context.Context, call *Call) (*http.Request, error) {
+	if err := ValidMethod("method", call.Method); err != nil { // also of tasks and rules that are stored already
+		return nil, &VerdictError{Err: err, Fatal: true}
+	}
 	req, err := http.NewRequestWithContext(ctx, call.Method, call.URL, strings.NewReader(call.Body))
 	if err == nil {
 		err = c.reach.checkHost(req.URL.Hostname())

@@ -9,9 +9,9 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+	"unicode"
 )
 
 // Why a call is not made: no retry helps. Both are checked after the name was resolved, and for
@@ -25,10 +25,7 @@ func refused(err error) bool {
 	return errors.Is(err, ErrForbiddenAddress) || errors.Is(err, ErrNotAllowed)
 }
 
-type (
-	proxyFunc  = func(*http.Request) (*url.URL, error)
-	lookupFunc = func(ctx context.Context, network, host string) ([]netip.Addr, error)
-)
+type lookupFunc = func(ctx context.Context, network, host string) ([]netip.Addr, error)
 
 // Reach says where calls may go.
 type Reach struct {
@@ -43,19 +40,71 @@ type Reach struct {
 	lookup lookupFunc // nil = the machine's resolver; for tests
 }
 
-// transport makes the connections of one kind of calls in a process. Each connection is judged by
-// its host's name and then by its address.
-func (r Reach) transport() *http.Transport {
-	var proxies sync.Map // host:port that the allow list need not have
+// transport carries the calls of one kind in a process. Each is judged by its header Host and, through a proxy, by
+// its host's name. Each connection is judged by its host's name and then by its address.
+type transport struct {
+	reach           Reach
+	direct, proxied *http.Transport // apart: the allow list need not have the proxies, and only the dialer knows addresses
+}
+
+func (r Reach) transport() *transport {
+	t := &transport{reach: r, direct: r.connections(r.Allow), proxied: r.connections(nil)}
+	t.proxied.Proxy = func(req *http.Request) (*url.URL, error) {
+		u, err := r.Proxy(req)
+		if u == nil && err == nil { // its dialer has no list
+			err = errors.New("the proxy settings have changed during the call")
+		}
+		return u, err
+	}
+	return t
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	by, err := t.route(req)
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // nothing was sent
+		}
+		return nil, err
+	}
+	return by.RoundTrip(req)
+}
+
+// route judges a request, a redirected one too, and says whether it goes through a proxy.
+func (t *transport) route(req *http.Request) (*http.Transport, error) {
+	if err := t.reach.checkHeader(req); err != nil {
+		return nil, err
+	}
+	if t.reach.Proxy == nil {
+		return t.direct, nil
+	}
+	switch u, err := t.reach.Proxy(req); {
+	case err != nil:
+		return nil, err
+	case u == nil:
+		return t.direct, nil
+	default:
+		return t.proxied, t.reach.checkProxied(req)
+	}
+}
+
+// CloseIdleConnections is for [http.Client.CloseIdleConnections].
+func (t *transport) CloseIdleConnections() {
+	t.direct.CloseIdleConnections()
+	t.proxied.CloseIdleConnections()
+}
+
+// connections makes connections to what the list allows.
+func (r Reach) connections(list *Allow) *http.Transport {
+	r.Allow = list
 	return &http.Transport{
-		Proxy: r.guardProxy(&proxies),
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			host, _, err := net.SplitHostPort(address)
 			if err != nil {
 				return nil, err
 			}
-			_, isProxy := proxies.Load(address)
-			named := isProxy || r.Allow.named(host)
+			named := r.Allow.named(host)
 			if !named && len(r.Allow.nets) == 0 {
 				return nil, fmt.Errorf("%s %w", host, ErrNotAllowed)
 			}
@@ -99,47 +148,38 @@ func (r Reach) checkHost(host string) error {
 	return nil
 }
 
-// guardProxy returns the proxy of requests to hosts that may be reached. The dialer sees only the
-// proxy's address, so the host is judged here, for each request and each redirect.
-func (r Reach) guardProxy(proxies *sync.Map) proxyFunc {
-	if r.Proxy == nil || r.AllowLinkLocal && r.Allow == nil {
-		return r.Proxy
+// everything reports whether calls may reach whatever they name.
+func (r Reach) everything() bool { return r.AllowLinkLocal && r.Allow == nil }
+
+// checkProxied judges a request that goes through a proxy by its host's name: the dialer sees only the proxy's address.
+func (r Reach) checkProxied(req *http.Request) error {
+	if r.everything() {
+		return nil
 	}
-	return func(req *http.Request) (*url.URL, error) {
-		u, err := r.Proxy(req)
-		if u == nil || err != nil {
-			return u, err
-		}
-		hosts, err := requestedHosts(req)
-		if err != nil {
-			return nil, err
-		}
-		for _, host := range hosts {
-			if err := r.checkName(req.Context(), host); err != nil {
-				return nil, err
-			}
-		}
-		proxies.Store(net.JoinHostPort(u.Hostname(), portOf(u)), true)
-		return u, nil
+	if !isASCII(req.URL.Host) { // a transport maps some letters to digits and dots
+		return errors.New("with a proxy, host names must be ASCII; write other names in their xn-- form")
 	}
+	return r.checkName(req.Context(), req.URL.Hostname())
 }
 
-// requestedHosts returns the hosts that a proxy may take the request to be for: the URL's, and that
-// of the header Host, which stands in the request line of a plain HTTP call.
-func requestedHosts(r *http.Request) ([]string, error) {
-	if strings.IndexFunc(r.URL.Host+r.Host, func(c rune) bool { return c > 0x7f }) >= 0 {
-		// A transport maps some letters to digits and dots.
-		return nil, errors.New("with a proxy, host names must be ASCII; write other names in their xn-- form")
+// checkHeader judges the header Host as [Reach.checkProxied] judges the host of the URL. A proxy may take the request
+// to be for it, also a proxy that the process does not know as one.
+func (r Reach) checkHeader(req *http.Request) error {
+	if req.Host == "" || req.Host == req.URL.Host || r.everything() {
+		return nil
 	}
-	hosts := []string{r.URL.Hostname()}
-	if r.Host == "" || r.Host == r.URL.Host {
-		return hosts, nil
+	u, err := url.Parse("http://" + req.Host + "/")
+	if err != nil || u.User != nil || u.Host != req.Host || u.Hostname() == "" || !isASCII(req.Host) {
+		return errors.New("the header Host names no host; want one in ASCII, such as example.org or example.org:8080")
 	}
-	u, err := url.Parse("http://" + r.Host + "/")
-	if err != nil || u.User != nil || u.Host != r.Host || u.Hostname() == "" {
-		return nil, errors.New("the header Host names no host")
+	if err := r.checkName(req.Context(), u.Hostname()); err != nil {
+		return fmt.Errorf("the header Host: %w", err)
 	}
-	return append(hosts, u.Hostname()), nil
+	return nil
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c > unicode.MaxASCII })
 }
 
 // lookupTime bounds how long a name may take to resolve here, before a proxy resolves it itself.
@@ -174,17 +214,4 @@ func (r Reach) checkName(ctx context.Context, host string) error {
 		}
 	}
 	return nil
-}
-
-func portOf(u *url.URL) string {
-	switch {
-	case u.Port() != "":
-		return u.Port()
-	case u.Scheme == "https":
-		return "443"
-	case strings.HasPrefix(u.Scheme, "socks5"):
-		return "1080"
-	default:
-		return "80"
-	}
 }

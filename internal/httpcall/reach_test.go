@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -110,5 +111,76 @@ func TestTheHeaderHostIsNoWayAroundBehindAProxy(t *testing.T) {
 	req.Host = "another.example"
 	_, err = transport.RoundTrip(req) //nolint:bodyclose // there is none
 	require.ErrorIs(t, err, ErrNotAllowed)
+	require.Empty(t, *asked)
+}
+
+// A server that is asked directly may be a proxy, too.
+func TestTheHeaderHostIsNoWayAroundWithoutAProxy(t *testing.T) {
+	var asked []string
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r.Host) }))
+	defer s.Close()
+	known, _ := proxied(t, "")
+	call := func(host string, list *Allow) error {
+		c := New(Reach{Allow: list, lookup: known.lookup}, nil, time.Now)
+		defer c.Close()
+		_, err := c.Do(t.Context(), Call{Method: http.MethodGet, URL: s.URL, Timeout: time.Hour, Headers: map[string]string{"Host": host}})
+		return err
+	}
+	list := allow(t, "127.0.0.1", "inside.example", "virtual.example")
+	for _, host := range []string{"169.254.169.254", "0xa9fea9fe:80", "inside.example"} {
+		require.ErrorIs(t, call(host, nil), ErrForbiddenAddress, host)
+	}
+	require.ErrorIs(t, call("inside.example", list), ErrForbiddenAddress)
+	require.ErrorIs(t, call("another.example", list), ErrNotAllowed)
+	for _, host := range []string{"a@169.254.169.254", "x/y", ":80", "１６９.254.169.254"} {
+		require.ErrorContains(t, call(host, nil), "names no host", host)
+	}
+	require.Empty(t, asked)
+	require.NoError(t, call("virtual.example:8080", list))
+	require.NoError(t, call("another.example", nil))
+	require.Equal(t, []string{"virtual.example:8080", "another.example"}, asked)
+}
+
+func TestAProxyIsNoDirectTargetUnlessTheListNamesIt(t *testing.T) {
+	r, asked := proxied(t, "")
+	u, err := r.Proxy(nil)
+	require.NoError(t, err)
+	r.Proxy = func(req *http.Request) (*url.URL, error) {
+		if req.URL.Host == u.Host { // as with the proxies of the environment on this machine
+			return nil, nil
+		}
+		return u, nil
+	}
+	r.Allow = allow(t, "outside.example")
+	transport := r.transport()
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	for range 2 {
+		_, err = client.Get(u.String()) //nolint:bodyclose // there is none
+		require.ErrorIs(t, err, ErrNotAllowed)
+		res, err := client.Get("http://outside.example/")
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+	}
+	require.Equal(t, []string{"outside.example", "outside.example"}, *asked)
+	r.Allow = allow(t, "outside.example", "127.0.0.1")
+	require.NoError(t, get(t, r, u.String()))
+}
+
+// A tunnel leads to the header Host, and the body of the call through it.
+func TestNoCallOpensATunnel(t *testing.T) {
+	r, asked := proxied(t, "")
+	u, err := r.Proxy(nil)
+	require.NoError(t, err)
+	for _, method := range []string{http.MethodConnect, http.MethodTrace} {
+		require.ErrorContains(t, ValidMethod("args.method", method), "args.method is "+method)
+		c := New(Reach{}, nil, time.Now)
+		_, err := c.Do(t.Context(), Call{Method: method, URL: u.String(), Body: "GET / HTTP/1.1", Timeout: time.Hour, Headers: map[string]string{"Host": "169.254.169.254:80"}})
+		c.Close()
+		var verdict *VerdictError
+		require.ErrorAs(t, err, &verdict)
+		require.True(t, verdict.Fatal)
+		require.ErrorContains(t, err, "method is "+method)
+	}
 	require.Empty(t, *asked)
 }

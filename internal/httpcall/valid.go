@@ -64,12 +64,17 @@ func ValidStatuses(field string, ranges []StatusRange) error {
 	return nil
 }
 
-// ValidMethod checks a method; "" is one, the default.
+// ValidMethod checks a method; "" is one, the default. CONNECT would open a tunnel to the host that the header Host
+// names. TRACE would answer with the headers, secrets included.
 func ValidMethod(field, method string) error {
-	if method != "" && (!isToken(method) || strings.ToUpper(method) != method) {
+	switch {
+	case method == http.MethodConnect || method == http.MethodTrace:
+		return input.Invalid(field, "is %s, which is not supported; want another HTTP method, such as POST", method)
+	case method != "" && (!isToken(method) || strings.ToUpper(method) != method):
 		return input.Invalid(field, "is %q; want an HTTP method in capitals, such as POST", method)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // ValidURL checks an http or https URL. The error shows it as [safetext.URL] does, without what

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -190,6 +191,9 @@ func TestATokenOfSeveralTenantsSeesOneAfterTheOther(t *testing.T) {
 			require.Equal(t, http.StatusOK, res.StatusCode, "%s: %s", page, text)
 			if query != "" {
 				require.Contains(t, text, `<a href="/ui/tasks?tenant=blue"`, "%s: the navigation keeps the tenant", page)
+			}
+			for _, live := range regexp.MustCompile(`data-live="[^"]*"`).FindAllString(text, -1) {
+				require.Contains(t, live, "tenant="+strings.TrimPrefix(want, "of-"), "%s follows what it shows", page)
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func (v *visit) rules() error {
 	if err != nil {
 		return err
 	}
-	v.render("rules", page{Title: "Periodic rules", Nav: "Periodic", Live: runsOf(v.r.URL.Query().Get("tenant")), Poll: 15,
+	v.render("rules", page{Title: "Periodic rules", Nav: "Periodic", Live: runsOf(q.Get("tenant")), Poll: 15,
 		Data: document{"rows": rows, "next": doc["next"], "unreadable": list(doc["unreadable"])}})
 	return nil
 }

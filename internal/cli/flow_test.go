@@ -340,6 +340,12 @@ func TestFlowsAreListedPageByPage(t *testing.T) {
 	s.fails(ExitUsage, []string{`--after is "k"`, "the previous page printed"}, "flow", "list", "--after", "k")
 }
 
+func TestANodeThatIsNotLinkedYetIsExplained(t *testing.T) {
+	s := newSession(t)
+	s.ok("flow", "append", "orders", "a", "-f", s.file(strings.Repeat(`{"type": "exec"}`+"\n", 300)+`{"id": "last", "type": "exec"}`))
+	require.Regexp(t, `^last of orders/a is INIT\.\nIt is appended and not linked to the chain yet. Nodes before it: 300\.\nIt is linked [^\n]*\n$`, s.ok("flow", "explain", "orders/a", "last").stdout)
+}
+
 func TestAStreamIsAppendedToListedResolvedAndOpened(t *testing.T) {
 	s := newSession(t)
 	path := s.file(`{"id": "a", "type": "exec", "args": {"argv": ["true"]}}

@@ -124,16 +124,15 @@ func (f *flowsCommand) explain() *cobra.Command {
 		Use: "explain ID NODE", Short: "Explain the state of a node and what it waits for", Args: wants("the id of a flow and the id of a node", cobra.ExactArgs(2)),
 		Long: "Explain the state of a node: what it waits for, and what lets it start. `mscheduler task explain`\nexplains the state of its task.",
 		RunE: f.onFlow(func(ctx context.Context, c *connection, id string, args []string) error {
-			sentences, err := c.flows.Explain(ctx, id, args[0])
-			if err != nil {
-				return err
-			}
 			doc, err := c.flows.Get(ctx, id)
 			if err != nil {
 				return err
 			}
-			out := view.ExplainedNodeOf(doc, args[0], sentences)
-			text := out.Node + " of " + human.FlowID(id) + " is " + string(out.Status) + ".\n" + strings.Join(sentences, "\n") + "\n"
+			out, err := view.ExplainNode(ctx, c.flows, c.store, doc, args[0])
+			if err != nil {
+				return err
+			}
+			text := out.Node + " of " + human.FlowID(id) + " is " + string(out.Status) + ".\n" + strings.Join(out.Explanation, "\n") + "\n"
 			if out.TaskID != "" {
 				text += "Its task: mscheduler task explain " + human.TaskArg(out.TaskID) + "\n"
 			}

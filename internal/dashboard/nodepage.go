@@ -34,6 +34,9 @@ func (v *visit) node(g *graphOf, nodes []any, id string) error {
 	if err != nil {
 		return err
 	}
+	if at < 0 { // of a stream: it is linked later, or has left
+		node["status"], node["task_id"] = why["status"], why["task_id"]
+	}
 	status := text(node["status"])
 	before, behind := aroundOf(nodes, at)
 	asks := status == pending

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -44,4 +45,18 @@ func TestTheStreamPagesLookRightAndTheirActionsWork(t *testing.T) {
 	b.run(chromedp.Click("form[data-call$=open] button"))
 	w.await("/streams/orders/18", func(doc map[string]any) bool { return doc["closed"] == false })
 	b.quiet()
+}
+
+func TestThePageOfANodeThatIsNotLinkedYetHasItsStatus(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var nodes []any
+	for i := range 301 {
+		nodes = append(nodes, node(fmt.Sprint("n", i), "report"))
+	}
+	w.call(http.MethodPost, "/streams/orders/long/nodes", map[string]any{"nodes": nodes})
+	status, text := w.page("/streams/orders/long?node=n300")
+	require.Equal(t, http.StatusOK, status, text)
+	require.Regexp(t, `<h1 class="mono">n300</h1><span class="badge [^"]*"><span aria-hidden="true">[^<]*</span> INIT</span>`, text)
+	require.Contains(t, text, "Nodes before it: 300.")
 }

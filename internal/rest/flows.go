@@ -242,12 +242,12 @@ func (s *API) readNode(ctx context.Context, name flowName, node string) (*graph.
 type explainedAnswer struct{ Body view.ExplainedNode }
 
 func (s *API) explainNode(ctx context.Context, name flowName, node string) (*explainedAnswer, error) {
-	doc, err := s.readNode(ctx, name, node)
+	doc, err := s.readFlow(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	sentences, err := s.flows.Explain(ctx, name.id, node)
-	return &explainedAnswer{view.ExplainedNodeOf(doc, node, sentences)}, err
+	out, err := view.ExplainNode(ctx, s.flows, s.store, doc, node)
+	return &explainedAnswer{out}, err
 }
 
 func (s *API) waitForFlow(ctx context.Context, in *struct {

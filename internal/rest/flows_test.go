@@ -245,7 +245,7 @@ func TestChangesOfFlowsAreRefusedByField(t *testing.T) {
 	for path, body := range map[string]string{"/cancel": "", "/nodes/a/retry": "", "/nodes/a/resolve": `{"status": "ERROR"}`, "/nodes/a/answer": `{}`} {
 		require.Contains(t, w.fails(http.StatusNotFound, "POST", none+path, body)[""], "no such flow")
 	}
-	require.Contains(t, w.fails(http.StatusNotFound, "GET", k+"/nodes/a/explain", "")[""], "-/k has no node a")
+	require.Contains(t, w.fails(http.StatusNotFound, "GET", k+"/nodes/a/explain", "")[""], `no such node: "a" of the flow -/k`)
 	require.Contains(t, w.fails(http.StatusNotFound, "POST", k+"/nodes/a/retry", "")[""], "-/k has no node a")
 	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", k+"/nodes/approve/resolve", `{"status": "DONE"}`)["body.status"], "DONE")
 	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", k+"/nodes/approve/resolve", `{"state": "ERROR"}`), "body.state")

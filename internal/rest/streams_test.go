@@ -102,6 +102,30 @@ func TestAPendingNodeOfAStreamIsResolvedOrRetried(t *testing.T) {
 	require.Contains(t, w.fails(http.StatusConflict, "POST", stream+"/nodes/a/resolve", `{"status": "SUCCESS"}`)[""], "only PENDING can be resolved")
 }
 
+func TestANodeIsExplainedBeforeItIsLinkedAndAfterItHasLeftItsStream(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const long, stream = streamsAt + "/s/long", streamsAt + "/s/g"
+	w.ok("POST", long+"/nodes", `{"nodes": [`+strings.Repeat(`{"type": "t"}, `, 300)+`{"id": "last", "type": "t"}]}`)
+	explained := w.ok("GET", long+"/nodes/last/explain", "")
+	require.Equal(t, "INIT", explained["status"])
+	require.Nil(t, explained["task_id"], "it has none yet")
+	require.Contains(t, fmt.Sprint(explained["explanation"]), "Nodes before it: 300.")
+
+	decide := w.engine()
+	w.ok("POST", stream+"/nodes", `{"nodes": [{"id": "a", "type": "t"}, {"id": "b", "type": "t"}]}`)
+	w.until(decide, stream, "b", "SUCCESS", "t")
+	w.ok("POST", stream+"/nodes", `{"nodes": [{"id": "c", "type": "t"}, {"id": "d", "type": "t"}]}`)
+	w.until(decide, stream, "a", "") // it has left
+	explained = w.ok("GET", stream+"/nodes/a/explain", "")
+	require.Equal(t, "SUCCESS", explained["status"])
+	require.Equal(t, "-/t/stream:s/g:a", explained["task_id"])
+	require.Contains(t, fmt.Sprint(explained["explanation"]), "It ended as SUCCESS at")
+
+	require.Contains(t, w.fails(http.StatusNotFound, "GET", stream+"/nodes/none/explain", "")[""], `no such node: "none" of the flow s/g`)
+	require.Contains(t, w.fails(http.StatusNotFound, "GET", flowsAt+"/s/g/nodes/a/explain", "")[""], "no such flow", "a stream is none")
+}
+
 func TestWhatIsWrongWithAnAppendIsToldAndNothingIsStored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -185,13 +188,29 @@ type ExplainedNode struct {
 	Explanation []string         `json:"explanation" doc:"sentences: why it has the status, what it waits for, what would start it"`
 }
 
-// ExplainedNodeOf is a node of the flow with the sentences of [flow.Flows.Explain].
-func ExplainedNodeOf(doc *graph.Flow, node string, sentences []string) ExplainedNode {
-	out := ExplainedNode{Flow: doc.ID, Node: node, Explanation: sentences}
-	for i := range doc.Nodes {
-		if doc.Nodes[i].ID == node {
-			out.Status, out.TaskID = doc.States[i].Status, flowspec.TaskID(doc, i)
-		}
+// ExplainNode explains a node of a flow as [flow.Flows.Explain] does. A node of a stream may have left the document, or
+// be linked later; then its status is that of its record.
+func ExplainNode(ctx context.Context, flows *flow.Flows, st *store.Store, doc *graph.Flow, node string) (ExplainedNode, error) {
+	sentences, err := flows.Explain(ctx, doc.ID, node)
+	if err != nil {
+		return ExplainedNode{}, err
 	}
-	return out
+	out := ExplainedNode{Flow: doc.ID, Node: node, Explanation: sentences}
+	if i := slices.IndexFunc(doc.Nodes, func(v graph.Vertex) bool { return v.ID == node }); i >= 0 {
+		out.Status, out.TaskID = doc.States[i].Status, flowspec.TaskID(doc, i)
+		return out, nil
+	}
+	id := doc.ID + "/" + node
+	found, unread, err := st.Nodes.Appended(ctx, []string{id})
+	switch n := found[id]; {
+	case err != nil || unread[id] != nil:
+		return out, fmt.Errorf("reading the node %s: %w", id, errors.Join(err, unread[id]))
+	case n == nil:
+		return out, fmt.Errorf("%w: %s", flow.ErrNotFound, id)
+	case n.Status == graph.NodeInit: // it has no task yet
+		out.Status = n.Status
+	default:
+		out.Status, out.TaskID = n.Status, n.TaskID
+	}
+	return out, nil
 }

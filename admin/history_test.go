@@ -139,7 +139,7 @@ func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(page.Tasks), size)
 			for _, task := range page.Tasks {
-				seen[input.Handle{TaskID: task.ID, Generation: task.Generation}.ExecutionID()]++
+				seen[input.ExecutionID(task, "")]++
 			}
 			if token = page.Next; token == "" {
 				break
@@ -151,7 +151,7 @@ func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
 			b.send(mail{}, producer.Key(fmt.Sprint((i+n/2)%n)), producer.OnExisting(model.RestartSucceeded))
 		}
 		for _, task := range there.Tasks {
-			require.Equal(t, 1, seen[input.Handle{TaskID: task.ID, Generation: task.Generation}.ExecutionID()], "size %d: %s", size, task.Key)
+			require.Equal(t, 1, seen[input.ExecutionID(task, "")], "size %d: %s", size, task.Key)
 		}
 	}
 }

@@ -128,7 +128,7 @@ func (c *Consumer) stillRunning() []string {
 	var left []string
 	for _, x := range c.held.each() {
 		if x.is(running) || x.is(abandoned) {
-			left = append(left, input.HandleOf(x.task, x.execID).ExecutionID())
+			left = append(left, input.ExecutionID(x.task, x.execID))
 		}
 	}
 	return left

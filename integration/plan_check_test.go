@@ -162,8 +162,8 @@ func (a *arena) checkStep(p *repeat.Plan, c planCase, step int64, ends string, t
 		require.EqualValues(a.t, try, t.Origin.Generation, "step %d of %s: each try is one life", step, p.ID)
 		for i := range t.WorkerStates {
 			if w := &t.WorkerStates[i]; !w.SuccessTime.IsZero() && !successes[w.ExecID] {
-				life := input.Handle{TaskID: model.TaskID(t.Tenant, t.Type, t.Key), Generation: t.Generation, ExecID: w.ExecID}
-				require.True(a.t, began[life.ExecutionID()], "the execution %s of %s began", w.ExecID, t.ID)
+				life := &model.Task{ID: model.TaskID(t.Tenant, t.Type, t.Key), Generation: t.Generation}
+				require.True(a.t, began[input.ExecutionID(life, w.ExecID)], "the execution %s of %s began", w.ExecID, t.ID)
 				successes[w.ExecID], workers[w.WorkerID] = true, true
 			}
 		}

@@ -163,7 +163,7 @@ func firstParticipant(ctx context.Context, db *mongo.Database, id, execution str
 		if slices.ContainsFunc(t.WorkerStates, func(w model.WorkerState) bool { return !w.SuccessTime.IsZero() }) {
 			return false, nil
 		}
-		if i := slices.IndexFunc(t.WorkerStates, func(w model.WorkerState) bool { return w.Open() }); i >= 0 && input.HandleOf(&t, t.WorkerStates[i].ExecID).ExecutionID() == execution {
+		if i := slices.IndexFunc(t.WorkerStates, func(w model.WorkerState) bool { return w.Open() }); i >= 0 && input.ExecutionID(&t, t.WorkerStates[i].ExecID) == execution {
 			return true, nil
 		}
 		select {

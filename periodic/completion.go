@@ -180,7 +180,7 @@ func usable(ctx context.Context, p *producer.Producer, method string, h input.Ha
 	case target.CompletionMethod != "" && target.CompletionMethod != method:
 		return refuse(http.StatusMethodNotAllowed, "method", "the completion of this run must be a "+target.CompletionMethod)
 	}
-	_, w := lifecycle.ExecutionOf(t, h.ExecID)
+	_, w := h.Execution(t)
 	switch {
 	case w == nil:
 		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion")

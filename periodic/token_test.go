@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -50,7 +51,7 @@ func TestWhatATargetIsToldOfItsExecutionMakesNoToken(t *testing.T) {
 	})
 	r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync})
 	status, a := post(t, h.url+base64.RawURLEncoding.EncodeToString([]byte(testdb.Receive(t, ids))), "")
-	require.Equal(t, 410, status, a)
+	require.Equal(t, 404, status, a)
 	run := h.ends(r, schedule.RunWaiting)
 	task, err := h.prod.Get(t.Context(), run.TaskID)
 	require.NoError(t, err)
@@ -99,7 +100,7 @@ func TestARedirectTellsNoOtherHostOfTheToken(t *testing.T) {
 
 func TestTokensOfOtherTasksCompleteNoRun(t *testing.T) {
 	h := newHooks(t)
-	for _, token := range []string{"x", input.Handle{TaskID: "-/http/k", Generation: 1, ExecID: "e"}.String(), input.Handle{TaskID: "-/mscheduler.http/k", Generation: 1, ExecID: "e"}.String()} {
+	for _, token := range []string{"x", input.HandleOf(&model.Task{ID: "-/http/k", Generation: 1}, "e").String(), input.HandleOf(&model.Task{ID: "-/mscheduler.http/k", Generation: 1}, "e").String()} {
 		status, a := post(t, h.url+token, "")
 		require.Equal(t, 404, status)
 		require.Equal(t, "unknown", a.Reason)

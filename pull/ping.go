@@ -48,8 +48,8 @@ func (p *Puller) ping(ctx context.Context, h input.Handle) (Pinged, error) {
 	if err != nil {
 		return Pinged{}, err
 	}
-	i, w := lifecycle.ExecutionOf(t, h.ExecID)
-	if w == nil || !w.Open() || t.Generation != h.Generation {
+	i, w := h.Execution(t)
+	if w == nil || !w.Open() {
 		return Pinged{}, model.ErrFenced
 	}
 	if w.Pulled {
@@ -65,7 +65,7 @@ func (p *Puller) ping(ctx context.Context, h input.Handle) (Pinged, error) {
 	if !until.After(w.PingExpireTime) {
 		return out, nil
 	}
-	pings := []store.Ping{{ID: t.ID, ExecID: h.ExecID, Index: i, Many: lifecycle.Wanted(t) > 1, Until: until}}
+	pings := []store.Ping{{ID: t.ID, ExecID: w.ExecID, Index: i, Many: lifecycle.Wanted(t) > 1, Until: until}}
 	lost, err := p.room.Store.Tasks.Pings(ctx, pings, store.Patience)
 	if err != nil {
 		return Pinged{}, err

@@ -91,8 +91,8 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 	var ended *ending // nil = the execution has ended before
 	var late *lifecycle.LateError
 	t, err := r.change(ctx, doing+" an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
-		_, w := lifecycle.ExecutionOf(t, h.ExecID)
-		if w == nil || t.Generation != h.Generation {
+		_, w := h.Execution(t)
+		if w == nil {
 			return nil, model.ErrFenced
 		}
 		listened, ended = !w.Parked && !w.Pulled, nil
@@ -100,14 +100,14 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 			return t, nil
 		}
 		now := r.Store.Clock.Now()
-		after, err := lifecycle.Finish(t, h.ExecID, out, r.Effective(t), now, rand.Float64()) //nolint:gosec // jitter, not a secret
+		after, err := lifecycle.Finish(t, w.ExecID, out, r.Effective(t), now, rand.Float64()) //nolint:gosec // jitter, not a secret
 		if late = nil; errors.As(err, &late) {
 			return lifecycle.Leave(lifecycle.Expire(t, r.Effective(t), now, rand.Float64()), now), nil //nolint:gosec // jitter, not a secret
 		}
 		if err != nil {
 			return nil, err
 		}
-		_, is := lifecycle.ExecutionOf(after, h.ExecID)
+		_, is := lifecycle.ExecutionOf(after, w.ExecID)
 		ended = &ending{t.Type, is.FailKind, now.Sub(w.ClaimedAt), w.Pulled && !out.Unstarted}
 		if !after.DueAt.IsZero() && t.DueAt.IsZero() {
 			// Its worker would remember when to look again; here nobody does.

@@ -28,8 +28,8 @@ func (r *Room) Progress(ctx context.Context, handle string, percent float64, mes
 	if err := ValidText("message", message); err != nil {
 		return err
 	}
-	return r.keep(ctx, handle, "reporting the progress of", func(ctx context.Context, h input.Handle, index int, _ bool) error {
-		return r.Store.Tasks.SaveProgress(ctx, h.TaskID, index, h.ExecID, model.Progress{Percent: percent, Message: message, At: r.Store.Clock.Now()})
+	return r.keep(ctx, handle, "reporting the progress of", func(ctx context.Context, t *model.Task, index int) error {
+		return r.Store.Tasks.SaveProgress(ctx, t.ID, index, t.WorkerStates[index].ExecID, model.Progress{Percent: percent, Message: message, At: r.Store.Clock.Now()})
 	})
 }
 
@@ -44,13 +44,13 @@ func (r *Room) Checkpoint(ctx context.Context, handle string, v any) error {
 	if raw.Type == 0 {
 		raw.Type = bson.TypeNull
 	}
-	return r.keep(ctx, handle, "saving a checkpoint of", func(ctx context.Context, h input.Handle, index int, many bool) error {
-		return r.Store.Tasks.SaveCheckpoint(ctx, h.TaskID, index, h.ExecID, many, raw)
+	return r.keep(ctx, handle, "saving a checkpoint of", func(ctx context.Context, t *model.Task, index int) error {
+		return r.Store.Tasks.SaveCheckpoint(ctx, t.ID, index, t.WorkerStates[index].ExecID, lifecycle.Wanted(t) > 1, raw)
 	})
 }
 
 // keep writes what an open execution says of itself, which decides nothing.
-func (r *Room) keep(ctx context.Context, handle, doing string, save func(ctx context.Context, h input.Handle, index int, many bool) error) error {
+func (r *Room) keep(ctx context.Context, handle, doing string, save func(ctx context.Context, t *model.Task, index int) error) error {
 	h, err := input.ParseHandle(handle)
 	if err != nil {
 		return fmt.Errorf("%s an execution: %w", doing, err)
@@ -62,11 +62,11 @@ func (r *Room) keep(ctx context.Context, handle, doing string, save func(ctx con
 		t, err = r.Store.Tasks.Get(ctx, h.TaskID)
 	}
 	if err == nil {
-		i, w := lifecycle.ExecutionOf(t, h.ExecID)
-		if w == nil || !w.Open() || t.Generation != h.Generation {
+		i, w := h.Execution(t)
+		if w == nil || !w.Open() {
 			err = model.ErrFenced
 		} else {
-			err = save(ctx, h, i, lifecycle.Wanted(t) > 1)
+			err = save(ctx, t, i)
 		}
 	}
 	if err != nil {
@@ -96,11 +96,12 @@ func (r *Room) Park(ctx context.Context, handle string, d time.Duration) (*model
 		return nil, err
 	}
 	return r.Change(ctx, "parking an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
-		if t.Generation != h.Generation {
+		_, w := h.Execution(t)
+		if w == nil {
 			return nil, model.ErrFenced
 		}
 		now := r.Store.Clock.Now()
-		return lifecycle.Park(t, h.ExecID, now.Add(d), lifecycle.Outcome{}, r.Effective(t), now)
+		return lifecycle.Park(t, w.ExecID, now.Add(d), lifecycle.Outcome{}, r.Effective(t), now)
 	})
 }
 

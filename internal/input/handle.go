@@ -1,6 +1,7 @@
 package input
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -12,35 +13,63 @@ import (
 
 // Handle names one execution to the outside: who has it may end or ping that
 // execution and no other. It contains the task id, so every write finds its shard.
+//
+// Tasks claimed in one batch share their exec_id. So a handle has a proof in its place, from which nobody
+// can make the handle of another task or life.
 type Handle struct {
 	TaskID     string
 	Generation int64
-	ExecID     string
+	proof      string
 }
+
+// proofBytes is the length of a proof before it is written as hex.
+const proofBytes = 16
 
 // HandleOf names an execution of the task.
 func HandleOf(t *model.Task, execID string) Handle {
-	return Handle{TaskID: t.ID, Generation: t.Generation, ExecID: execID}
+	h := Handle{TaskID: t.ID, Generation: t.Generation}
+	h.proof = h.proofBy(execID)
+	return h
+}
+
+// Execution finds the execution that the handle names; index -1 when there is none in this life of the task.
+func (h Handle) Execution(t *model.Task) (int, *model.WorkerState) {
+	if t.ID != h.TaskID || t.Generation != h.Generation {
+		return -1, nil
+	}
+	for i := range t.WorkerStates {
+		if w := &t.WorkerStates[i]; hmac.Equal([]byte(h.proof), []byte(h.proofBy(w.ExecID))) {
+			return i, w
+		}
+	}
+	return -1, nil
+}
+
+// proofBy is the proof of an execution of the task and life that the handle names.
+func (h Handle) proofBy(execID string) string {
+	var id [256]byte
+	mac := hmac.New(sha256.New, []byte(execID))
+	_, _ = mac.Write(appendID(append(id[:0], "mscheduler handle\x00"...), h.TaskID, h.Generation, "")) // never fails, by its contract
+	return hex.EncodeToString(mac.Sum(nil)[:proofBytes])
 }
 
 // String encodes the handle so that it fits an URL.
 func (h Handle) String() string {
 	var plain, encoded [256]byte // mostly enough, and then on the stack
-	return string(base64.RawURLEncoding.AppendEncode(encoded[:0], h.appendID(plain[:0])))
+	return string(base64.RawURLEncoding.AppendEncode(encoded[:0], appendID(plain[:0], h.TaskID, h.Generation, h.proof)))
 }
 
-// ExecutionID names the execution uniquely for ever: task id, generation and what is shown of the
+// ExecutionID names an execution uniquely for ever: task id, generation and what is shown of the
 // exec_id. Other systems get it, so nobody can make the handle of it.
-func (h Handle) ExecutionID() string {
-	h.ExecID = ShownExecID(h.ExecID)
+func ExecutionID(t *model.Task, execID string) string {
 	var id [256]byte
-	return string(h.appendID(id[:0]))
+	return string(appendID(id[:0], t.ID, t.Generation, ShownExecID(execID)))
 }
 
-func (h Handle) appendID(dst []byte) []byte {
-	dst = append(append(dst, h.TaskID...), '@')
-	dst = append(strconv.AppendInt(dst, h.Generation, 10), '@')
-	return append(dst, h.ExecID...)
+func appendID(dst []byte, taskID string, generation int64, execution string) []byte {
+	dst = append(append(dst, taskID...), '@')
+	dst = append(strconv.AppendInt(dst, generation, 10), '@')
+	return append(dst, execution...)
 }
 
 // ParseHandle reads what [Handle.String] wrote.
@@ -50,16 +79,16 @@ func ParseHandle(s string) (Handle, error) {
 		return Handle{}, Invalid("handle", "is not an execution handle")
 	}
 	// From the right: a key may contain an @.
-	rest, exec, ok := cutLast(string(raw), "@")
+	rest, proof, ok := cutLast(string(raw), "@")
 	id, gen, ok2 := cutLast(rest, "@")
 	generation, err := strconv.ParseInt(gen, 10, 64)
-	if !ok || !ok2 || err != nil || exec == "" {
+	if !ok || !ok2 || err != nil || len(proof) != hex.EncodedLen(proofBytes) {
 		return Handle{}, Invalid("handle", "is not an execution handle")
 	}
 	if _, _, _, err := ParseTaskID(id); err != nil {
 		return Handle{}, Invalid("handle", "is not an execution handle")
 	}
-	h := Handle{TaskID: id, Generation: generation, ExecID: exec}
+	h := Handle{TaskID: id, Generation: generation, proof: proof}
 	if h.String() != s { // base64 and numbers have several spellings; a handle has one
 		return Handle{}, Invalid("handle", "is not an execution handle")
 	}

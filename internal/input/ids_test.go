@@ -1,6 +1,7 @@
 package input
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 	"time"
@@ -28,11 +29,38 @@ func TestIdsAndHandlesRoundTrip(t *testing.T) {
 		}
 		require.Equal(r, []string{tenant, typ, k}, []string{gotTenant, gotType, gotKey})
 
-		h := Handle{TaskID: id, Generation: rapid.Int64().Draw(r, "generation"), ExecID: rapid.StringMatching(`[0-9a-f-]{1,36}`).Draw(r, "exec")}
+		h := HandleOf(&model.Task{ID: id, Generation: rapid.Int64().Draw(r, "generation")}, rapid.StringMatching(`[0-9a-f-]{1,36}`).Draw(r, "exec"))
 		got, err := ParseHandle(h.String())
 		require.NoError(r, err)
 		require.Equal(r, h, got)
 	})
+}
+
+// Tasks of one batch have the same exec_id.
+func TestAHandleNamesTheExecutionOfOneLifeOfOneTask(t *testing.T) {
+	task := func(id string, generation int64) *model.Task {
+		return &model.Task{ID: id, Generation: generation, WorkerStates: []model.WorkerState{{ExecID: "before"}, {ExecID: "of the batch"}}}
+	}
+	a := task("-/t/a", 1)
+	h := HandleOf(a, "of the batch")
+	i, w := h.Execution(a)
+	require.Equal(t, 1, i)
+	require.Same(t, &a.WorkerStates[1], w)
+
+	raw, err := base64.RawURLEncoding.DecodeString(h.String())
+	require.NoError(t, err)
+	require.NotContains(t, string(raw), "of the batch")
+	require.NotContains(t, string(raw), ShownExecID("of the batch"))
+	for made, of := range map[string]*model.Task{"-/t/b@1": task("-/t/b", 1), "-/t/a@2": task("-/t/a", 2)} {
+		other, err := ParseHandle(base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(raw), "-/t/a@1", made, 1))))
+		require.NoError(t, err)
+		require.Equal(t, []any{of.ID, of.Generation}, []any{other.TaskID, other.Generation})
+		i, w = other.Execution(of)
+		require.Equal(t, -1, i, made)
+		require.Nil(t, w)
+		_, w = h.Execution(of)
+		require.Nil(t, w)
+	}
 }
 
 func TestWhatIsNoIdIsRefused(t *testing.T) {
@@ -40,9 +68,9 @@ func TestWhatIsNoIdIsRefused(t *testing.T) {
 		_, _, _, err := ParseTaskID(id)
 		require.ErrorIs(t, err, model.ErrInvalid, "%q", id)
 	}
-	good := Handle{TaskID: "-/t/k", Generation: 1, ExecID: "e"}.String()
+	good := HandleOf(&model.Task{ID: "-/t/k", Generation: 1}, "e").String()
 	for _, h := range []string{"", "x", good + "=", good[:4] + "\n" + good[4:], "!" + good,
-		Handle{TaskID: "-/t/k", Generation: 1}.String(), Handle{TaskID: "no id", Generation: 1, ExecID: "e"}.String()} {
+		Handle{TaskID: "-/t/k", Generation: 1}.String(), HandleOf(&model.Task{ID: "no id", Generation: 1}, "e").String()} {
 		_, err := ParseHandle(h)
 		require.ErrorIs(t, err, model.ErrInvalid, "%q", h)
 	}

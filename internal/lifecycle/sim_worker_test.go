@@ -358,11 +358,12 @@ func (w *simWorker) applied(h *hold, out string, t *model.Task) {
 // complete is an outside completion by handle.
 func (s *sim) complete(h input.Handle) {
 	t := s.tasks[h.TaskID]
-	if t.Generation != h.Generation {
+	_, w := h.Execution(t)
+	if w == nil {
 		return
 	}
 	eff := ResolveOptions(t.Options)
-	c, err := Finish(t, h.ExecID, Success(bson.RawValue{}), eff, s.now, 0)
+	c, err := Finish(t, w.ExecID, Success(bson.RawValue{}), eff, s.now, 0)
 	if err == nil {
 		s.write(t, c, eff, "", s.now)
 	}

@@ -13,7 +13,7 @@ import (
 func TestACompletionNeedsOnlyItsOwnToken(t *testing.T) {
 	w := guarded(t)
 	for _, method := range []string{"POST", "PUT"} {
-		for _, token := range []string{"x", "LS9tYWlsL29yZGVyLTE3QDE3OTU0ODQ0NjA0ODBAYTFiMmMz"} {
+		for _, token := range []string{"x", "LS9tYWlsL29yZGVyLTE3QDE3OTU0ODQ0NjA0ODBAY2VjZjRjOGQ0NThiMzQ3N2VjMjQ3NzI4MmZiMWIzYWI"} {
 			a := w.do(method, "/api/v1/callbacks/"+token, `{"result": 1}`)
 			require.Equal(t, http.StatusNotFound, a.status, a.text)
 			require.Equal(t, "unknown", a.body["reason"])

@@ -1,8 +1,8 @@
 package input
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
 	"strconv"
@@ -38,19 +38,20 @@ func (h Handle) Execution(t *model.Task) (int, *model.WorkerState) {
 		return -1, nil
 	}
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; hmac.Equal([]byte(h.proof), []byte(h.proofBy(w.ExecID))) {
+		if w := &t.WorkerStates[i]; subtle.ConstantTimeCompare([]byte(h.proof), []byte(h.proofBy(w.ExecID))) == 1 {
 			return i, w
 		}
 	}
 	return -1, nil
 }
 
-// proofBy is the proof of an execution of the task and life that the handle names.
+// proofBy is the proof of an execution of the task and life that the handle names: half of a hash that begins with
+// its exec_id, which is random. From half of one nobody can go on to the hash of more, so an HMAC would add nothing,
+// and it takes twice as long, for each execution.
 func (h Handle) proofBy(execID string) string {
-	var id [256]byte
-	mac := hmac.New(sha256.New, []byte(execID))
-	_, _ = mac.Write(appendID(append(id[:0], "mscheduler handle\x00"...), h.TaskID, h.Generation, "")) // never fails, by its contract
-	return hex.EncodeToString(mac.Sum(nil)[:proofBytes])
+	var plain [256]byte
+	sum := sha256.Sum256(appendID(append(append(plain[:0], execID...), "\x00mscheduler handle\x00"...), h.TaskID, h.Generation, ""))
+	return hex.EncodeToString(sum[:proofBytes])
 }
 
 // String encodes the handle so that it fits an URL.

@@ -8,7 +8,7 @@ import (
 )
 
 // handleExample is a handle as fetch gives it, of an execution that never was.
-const handleExample = "LS9tYWlsL29yZGVyLTE3QDE3OTU0ODQ0NjA0ODBAY2VjZjRjOGQ0NThiMzQ3N2VjMjQ3NzI4MmZiMWIzYWI"
+const handleExample = "LS9tYWlsL29yZGVyLTE3QDE3OTU0ODQ0NjA0ODBANjZkMzI4N2EwZDU2ZGU3OGYwOTNhN2ZmY2E4ZjkyNWU"
 
 // examples are bodies as people may send them, by the operation, or by the form that several operations take.
 var examples = map[string]string{

@@ -201,8 +201,9 @@ func LimitKey(key string) Option {
 }
 
 // ExpiresAt sets the time by which a worker must have started the task. Otherwise the task is
-// Cancelled, with a remark, even if no live worker handles its type. Once started, the task may
-// run past this time. The zero time means never. Defaults to never.
+// Cancelled, with a remark, even if no live worker handles its type: a live worker of any type does
+// that within about a minute. Once started, the task may run past this time. The zero time means
+// never. Defaults to never.
 func ExpiresAt(at time.Time) Option {
 	return newOption("ExpiresAt", func(s *settings) { s.draft.Options.ExpiresAt, s.draft.ExpiresIn = at, 0 }, at)
 }

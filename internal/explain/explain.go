@@ -88,6 +88,9 @@ func Explain(f Facts) Report {
 	case !t.ArchivedAt.IsZero():
 		r.Summary = fmt.Sprintf("It was waiting for its retry when its key was restarted. This life moved to the history at %s.", human.When(t.ArchivedAt, r.Now))
 		r.lastEnd()
+	case lifecycle.Expired(t, r.Now):
+		r.expired()
+		return r.forReader()
 	case t.Status == model.StatusWait:
 		r.Summary = "It is held: no worker claims it until it is released."
 		r.unlessOfNode("To release it: mscheduler task release %s", human.TaskArg(t.ID))
@@ -98,7 +101,13 @@ func Explain(f Facts) Report {
 	default:
 		r.waiting()
 	}
+	r.expiry()
 	r.stale()
+	return r.forReader()
+}
+
+// forReader is the report without what its reader may not see.
+func (r *report) forReader() Report {
 	if r.Sees != nil {
 		r.Report.Workers = []WorkerVerdict{}
 	}

@@ -66,6 +66,8 @@ func TestExplanations(t *testing.T) {
 		"due, its category is only its own": {begin(t, now, lifecycle.Draft{Category: "media"}), Facts{Workers: []Worker{other}}, []string{"A handler of the category media serves the types with that category in their settings; the type t has another or none", "mscheduler type apply"}},
 		"due, its type has its category":    {begin(t, now, lifecycle.Draft{Category: "media"}), Facts{Type: &model.TaskType{Code: "t", Category: "media"}}, []string{"No live worker handles the type t"}},
 		"due, everybody is busy":            {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{full}}, []string{"All workers that may claim it were busy", "The first of them with a free slot"}},
+		"to expire":                         {begin(t, ago(time.Minute), lifecycle.Draft{Options: model.Options{ExpiresAt: now.Add(time.Hour)}}), Facts{}, []string{"has been due since", "Start a worker", "If no worker has started it by 2026-01-31 10:00:00Z (in 1h), it is cancelled."}},
+		"held, to expire":                   {begin(t, ago(time.Minute), lifecycle.Draft{Held: true, Options: model.Options{ExpiresAt: now.Add(time.Hour)}}), Facts{}, []string{"It is held", "If no worker has started it by"}},
 		"paused type":                       {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{w1}, PausedType: true}, []string{"paused for the type t", "mscheduler resume t"}},
 		"paused all":                        {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{w1}, PausedType: true, PausedAll: true}, []string{"paused for all types", "resume --all"}},
 		"not due yet":                       {begin(t, now, lifecycle.Draft{Start: now.Add(time.Hour)}), Facts{Workers: []Worker{w1}}, []string{"waiting for its start time, 2026-01-31 10:00:00Z (in 1h)", "may be claimed by the worker w1", "w1 not now: it is not due yet"}},
@@ -103,6 +105,23 @@ func TestExplanations(t *testing.T) {
 			require.NotContains(t, b.String(), "derived fields", "what the rules made contradicts itself")
 		})
 	}
+}
+
+func TestATaskThatExpiredWaitsForTheSweepAlone(t *testing.T) {
+	expires := model.Options{ExpiresAt: now.Add(-time.Second)}
+	for name, d := range map[string]lifecycle.Draft{
+		"due":         {Options: expires},
+		"not due yet": {Options: expires, Start: now.Add(time.Hour)},
+		"held":        {Options: expires, Held: true},
+	} {
+		r := Explain(Facts{Task: begin(t, now.Add(-time.Minute), d).doc, Now: now, Workers: []Worker{{ID: "w1", Types: []string{"t"}, Concurrency: 10}}})
+		require.Equal(t, Report{
+			Summary: "It expired at 2026-01-31 08:59:59Z (1s ago) before a worker started it. The fleet cancels it within about a minute.",
+			Because: []string{}, Next: []string{}, Workers: []WorkerVerdict{},
+		}, r, name)
+	}
+	alone := Explain(Facts{Task: begin(t, now.Add(-time.Minute), lifecycle.Draft{Options: expires}).doc, Now: now})
+	require.Equal(t, []string{"There is no live worker to cancel it: start one, of any type."}, alone.Next)
 }
 
 func TestParkedExecutionIsExplained(t *testing.T) {

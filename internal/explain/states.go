@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/failkind"
@@ -12,6 +13,21 @@ import (
 
 // maxReason is how much of an error's text an explanation quotes.
 const maxReason = 300
+
+// expired explains a task that nobody started in time and that is not yet cancelled.
+func (r *report) expired() {
+	r.Summary = fmt.Sprintf("It expired at %s before a worker started it. The fleet cancels it within about a minute.", human.When(r.Task.Options.ExpiresAt, r.Now))
+	if r.Sees == nil && !slices.ContainsFunc(r.Facts.Workers, func(w Worker) bool { return !w.Pulls }) {
+		r.next("There is no live worker to cancel it: start one, of any type.")
+	}
+}
+
+// expiry says by when a worker must have started the task.
+func (r *report) expiry() {
+	if t := r.Task; !t.Status.Ended() && t.ArchivedAt.IsZero() && !t.ExpireAt.IsZero() {
+		r.next("If no worker has started it by %s, it is cancelled.", human.When(t.ExpireAt, r.Now))
+	}
+}
 
 // executing explains a task that a worker holds.
 func (r *report) executing() {

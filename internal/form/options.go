@@ -21,7 +21,7 @@ type Options struct {
 	ConcurrentWorkerCount *int      `json:"concurrent_worker_count,omitzero" least:"1" doc:"number of different workers that must each succeed; defaults to 1"`
 	SpecificWorkerIDs     []string  `json:"specific_worker_ids,omitzero" doc:"the only workers that may run it; defaults to every worker"`
 	LimitKey              *string   `json:"limit_key,omitzero" doc:"tasks of the type with the same key run one at a time, or as many as the type allows"`
-	ExpiresAt             *Time     `json:"expires_at,omitzero" doc:"cancel the task if no worker has started it by this time; defaults to never"`
+	ExpiresAt             *Time     `json:"expires_at,omitzero" doc:"cancel the task if no worker has started it by this time, within about a minute of it; defaults to never"`
 }
 
 func (Options) renamed() map[string]string {

@@ -22,7 +22,7 @@ type Task struct {
 	Priority  *int      `json:"priority,omitzero" doc:"0 to 9; 9 runs first; defaults to 5"`
 	StartTime *Time     `json:"start_time,omitzero" flag:"at" doc:"start time, such as 2026-01-31T09:00:00Z, or a duration from now, such as 5m; defaults to now"`
 	In        *Duration `json:"in,omitzero" doc:"start after this delay, such as 5m"`
-	ExpiresIn *Duration `json:"expires_in,omitzero" doc:"cancel the task if no worker has started it after this delay, such as 1h"`
+	ExpiresIn *Duration `json:"expires_in,omitzero" doc:"cancel the task if no worker has started it after this delay, such as 1h; within about a minute of the expiry"`
 	Held      *bool     `json:"held,omitzero" doc:"store it as Wait: no worker runs it until 'task release'"`
 	Existing  []string  `json:"existing,omitzero" doc:"action for an existing key: keep (default), update-args, update-idle, restart-failed, restart-succeeded; with keep-args a restart uses the stored arguments and options"`
 	Options   Options   `json:"options,omitzero"`

@@ -64,7 +64,7 @@ func Claimable(t *model.Task, workerID string, eff Effective, now time.Time) Ref
 		return RefusedStatus
 	case !t.CancelRequestedAt.IsZero():
 		return RefusedCancelled
-	case expired(t, now):
+	case Expired(t, now):
 		return RefusedExpired
 	case spent(t, judged(t, eff)):
 		return RefusedSpent

@@ -84,7 +84,7 @@ func RetryNow(t *model.Task, remark string, eff Effective, now time.Time) (*mode
 func retryLife(t *model.Task, now time.Time) *model.Task {
 	c := newLife(t, true, now)
 	c.StartTime = now
-	if expired(c, now) { // this person wants it to run all the same
+	if Expired(c, now) { // this person wants it to run all the same
 		c.Options.ExpiresAt = time.Time{}
 	}
 	return c

@@ -31,7 +31,7 @@ func settleBy(t *model.Task, eff Effective, now time.Time) {
 	}
 	open, done := OpenExecutions(t), Successes(t)
 	switch {
-	case open == 0 && expired(t, now):
+	case Expired(t, now):
 		t.Remark = "expired at " + t.Options.ExpiresAt.UTC().Format(clock.Format) + ": no worker had started it"
 		end(t, model.StatusCancelled, eff, now)
 	case t.Status == model.StatusWait && open == 0:
@@ -82,9 +82,9 @@ func end(t *model.Task, s model.Status, eff Effective, now time.Time) {
 	follow(t, eff, now)
 }
 
-// expired says whether the time by which somebody had to start the task has passed.
-func expired(t *model.Task, now time.Time) bool {
-	return t.Attempt == 0 && !t.Options.ExpiresAt.IsZero() && !t.Options.ExpiresAt.After(now)
+// Expired says whether the time by which somebody had to start the task has passed, and nobody holds it.
+func Expired(t *model.Task, now time.Time) bool {
+	return OpenExecutions(t) == 0 && t.Attempt == 0 && !t.Options.ExpiresAt.IsZero() && !t.Options.ExpiresAt.After(now)
 }
 
 // archiveAt is when a task that ended at the time moves to the history.

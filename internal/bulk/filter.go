@@ -37,17 +37,17 @@ func (f *Filter) of(now time.Time) (store.Filter, store.Where, error) {
 		out.Statuses = append(out.Statuses, model.Status(s))
 	}
 	var errs []error
-	read := func(field string, t *form.Time) (at time.Time) {
+	read := func(field string, t *form.Time, selects string) (at time.Time) {
 		if t == nil {
 			return at
 		}
-		at, err := form.ParseTime(string(*t), time.UTC, now)
+		at, err := form.ParsePast(string(*t), time.UTC, now, selects)
 		if err != nil {
-			errs = append(errs, input.Invalid(field, "is %q; %v", string(*t), err))
+			errs = append(errs, input.Invalid(field, "%v", err))
 		}
 		return at
 	}
-	out.After, out.Before = read("created_after", f.CreatedAfter), read("created_before", f.CreatedBefore)
+	out.After, out.Before = read("created_after", f.CreatedAfter, "no task"), read("created_before", f.CreatedBefore, "every task")
 	where, known := places[f.History]
 	if !known {
 		errs = append(errs, input.Invalid("history", "is %q; want no, also or only", f.History))

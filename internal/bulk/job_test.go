@@ -31,6 +31,7 @@ func TestMistakesOfJobsNameTheirFields(t *testing.T) {
 		`{"action": "cancel", "filter": {"type": "t", "history": "also"}}`:                                         "filter.history is \"also\"; only redeliver",
 		`{"action": "redeliver", "filter": {"type": "t", "history": "all"}}`:                                       "filter.history is \"all\"; want no, also or only",
 		`{"action": "cancel", "filter": {"created_after": "soon"}}`:                                                `filter.created_after is "soon"`,
+		`{"action": "cancel", "filter": {"created_before": "1h"}}`:                                                 "filter.created_before is 1h from now, which selects every task; did you mean -1h?",
 		`{"action": "cancel", "filter": {"created_after": "2026-01-02", "created_before": "2026-01-01"}}`:          "filter.created_after is",
 		`{"action": "release", "filter": {"type": "t"}, "remark": "x"}`:                                            "remark is given; the action release has none",
 		`{"action": "cancel", "filter": {"type": "t"}, "step": "x"}`:                                               "step is given",

@@ -61,13 +61,11 @@ func (a *app) auditList() *cobra.Command {
 			return a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 				var err error
 				for _, t := range []struct {
-					flag, text string
-					into       *time.Time
-				}{{"since", after, &f.After}, {"until", before, &f.Before}} {
-					if t.text != "" {
-						if *t.into, err = parseTime(t.flag, t.text, c.at); err != nil {
-							return err
-						}
+					flag, text, selects string
+					into                *time.Time
+				}{{"since", after, "no change", &f.After}, {"until", before, "every change", &f.Before}} {
+					if *t.into, err = parsePastIfAny(t.flag, t.text, c.at, t.selects); err != nil {
+						return err
 					}
 				}
 				var entries []*store.AuditEntry

@@ -100,10 +100,10 @@ func (r *rulesCommand) runs() *cobra.Command {
 
 func (f *runsFlags) filter(wanted []schedule.RunStatus, now time.Time) (out periodic.RunFilter, err error) {
 	out.Statuses = wanted
-	if out.From, err = parseTimeIfAny("from", f.from, now); err != nil {
+	if out.From, err = parsePastIfAny("from", f.from, now, "no run"); err != nil {
 		return out, err
 	}
-	out.To, err = parseTimeIfAny("to", f.to, now)
+	out.To, err = parsePastIfAny("to", f.to, now, "every run")
 	return out, err
 }
 

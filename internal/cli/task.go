@@ -91,10 +91,10 @@ func (a *app) filter(f *filterFlags) (store.Filter, error) {
 		return out, err
 	}
 	now := a.clock().Now()
-	if out.After, err = parseTimeIfAny("created-after", f.after, now); err != nil {
+	if out.After, err = parsePastIfAny("created-after", f.after, now, "no task"); err != nil {
 		return out, err
 	}
-	if out.Before, err = parseTimeIfAny("created-before", f.before, now); err != nil {
+	if out.Before, err = parsePastIfAny("created-before", f.before, now, "every task"); err != nil {
 		return out, err
 	}
 	return out, input.Renamed(out.CheckSearch(), func(field string) string { return "--" + field })

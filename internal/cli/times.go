@@ -17,12 +17,16 @@ func parseTime(flag, s string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// parseTimeIfAny is parseTime of a flag that may be empty: the zero time.
-func parseTimeIfAny(flag, s string, now time.Time) (time.Time, error) {
+// parsePastIfAny reads the bound of a flag that may be empty (the zero time); see [form.ParsePast].
+func parsePastIfAny(flag, s string, now time.Time, selects string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
-	return parseTime(flag, s, now)
+	at, err := form.ParsePast(s, time.UTC, now, selects)
+	if err != nil {
+		return at, usage("--%s %w", flag, err)
+	}
+	return at, nil
 }
 
 // span is a duration for people.

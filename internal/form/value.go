@@ -2,6 +2,7 @@ package form
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -87,6 +88,19 @@ func ParseTime(text string, zone *time.Location, now time.Time) (time.Time, erro
 		return now.Add(d), nil
 	}
 	return time.Time{}, errors.New("want a time such as 2026-01-31T09:00:00Z, or a duration from now such as 5m or -2h")
+}
+
+// ParsePast is [ParseTime] of a bound on what has happened, with errors that begin with "is". It refuses a
+// duration that lies ahead, which is a minus sign forgotten: selects is what the bound would select then.
+func ParsePast(text string, zone *time.Location, now time.Time, selects string) (time.Time, error) {
+	at, err := ParseTime(text, zone, now)
+	if err != nil {
+		return at, fmt.Errorf("is %q; %w", text, err)
+	}
+	if d, err := ParseDuration(text); err == nil && d > 0 {
+		return at, fmt.Errorf("is %s from now, which selects %s; did you mean -%[1]s?", Duration(d), selects)
+	}
+	return at, nil
 }
 
 // at is the time that a field says, or the zero time where it says none.

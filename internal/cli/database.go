@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -67,7 +68,11 @@ func (a *app) target(ctx context.Context) (target, error) {
 
 func (a *app) targetOf(uri, from string) (target, error) {
 	cs, err := connstring.ParseAndValidate(uri)
-	if err != nil {
+	var lookup *net.DNSError
+	switch {
+	case errors.As(err, &lookup):
+		return target{}, coded(ExitUnreachable, "the database does not answer: %w", lookup)
+	case err != nil:
 		return target{}, usage("%s is not a MongoDB URI: %s", from, withoutSecrets(err.Error(), uri))
 	}
 	t := target{uri: uri, hosts: strings.Join(cs.Hosts, ",")}

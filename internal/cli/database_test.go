@@ -67,6 +67,19 @@ func TestDatabaseThatDoesNotAnswerIsExit4(t *testing.T) {
 	require.NotContains(t, r.stdout, "hidden")
 }
 
+// The name server is asked while the URI is read. No server is asked about this name, which has an empty label.
+func TestANameThatDoesNotResolveIsADatabaseThatDoesNotAnswer(t *testing.T) {
+	s := newSession(t)
+	uri := "mongodb+srv://user:hidden@db..invalid/app"
+	for _, args := range [][]string{{"task", "list"}, {"work", "--check-config"}, {"doctor"}} {
+		r := s.run(append(args, "--uri", uri)...)
+		require.Equal(t, ExitUnreachable, r.code, r.stderr)
+		require.Contains(t, r.stdout+r.stderr, "the database does not answer: lookup _mongodb._tcp.db..invalid")
+		require.NotContains(t, r.stdout+r.stderr, "hidden")
+	}
+	require.Contains(t, s.run("doctor", "--uri", uri).stdout, "fail  connection")
+}
+
 func TestDatabaseNameComesFromTheFlagThenTheURI(t *testing.T) {
 	a := &app{}
 	target, err := a.targetOf("mongodb://u:p@h1,h2:27018/orders?authSource=admin&replicaSet=rs", "--uri")

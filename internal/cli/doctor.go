@@ -22,6 +22,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use: "doctor", Short: "Check the deployment and suggest repairs", Long: doctorHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := a.target(cmd.Context())
+			if exitCode(cmd.Context(), err) == ExitUnreachable {
+				return a.printDoctor(a.from("uri"), doctor.Unreached(errorText(err)))
+			}
 			if err != nil {
 				return err
 			}

@@ -57,6 +57,12 @@ func (r *Report) Count() (fails, warns int) {
 	return fails, warns
 }
 
+// Unreached is the report on a database that does not answer.
+func Unreached(reason string) *Report {
+	advice := "check the addresses in the URI, the network, and that a primary is elected"
+	return &Report{Unreachable: true, Findings: []Finding{{"connection", "fail", human.OneLine(reason, 300), advice}}}
+}
+
 // Examine goes through all checks.
 func Examine(ctx context.Context, c Config) *Report {
 	d := &doctor{Config: c, store: c.Store}
@@ -114,8 +120,7 @@ func (d *doctor) reach(ctx context.Context) (store.Topology, bool) {
 		d.fail("connection", err, "check user, password and authSource in the URI")
 		return top, false
 	case err != nil:
-		d.Unreachable = true
-		d.fail("connection", err, "check the addresses in the URI, the network, and that a primary is elected")
+		d.Report = *Unreached(d.Text(err))
 		return top, false
 	}
 	d.ok("connection", "%s answers (first answer after %s)", d.Server, human.Rough(d.store.Local().Monotonic()-began))

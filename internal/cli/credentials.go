@@ -13,7 +13,8 @@ import (
 const masked = "***"
 
 // withoutCredentials is a MongoDB URI without user name, password and the secrets among its options. A URI that
-// the driver does not read is masked as a whole: nobody can tell where its password ends.
+// the driver does not read, or whose database has an @, is masked as a whole: nobody can tell where its password
+// ends.
 func withoutCredentials(uri string) string {
 	if uri == "" {
 		return ""
@@ -24,6 +25,9 @@ func withoutCredentials(uri string) string {
 		user, hosts = "", rest
 	}
 	hosts, query, hasQuery := strings.Cut(hosts, "?")
+	if strings.Contains(hosts, "@") {
+		return masked
+	}
 	var plain, shown []string
 	for _, o := range optionsOf(query) {
 		name, _, _ := strings.Cut(o, "=")

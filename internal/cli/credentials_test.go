@@ -19,6 +19,7 @@ func TestNoShownURIHasItsPassword(t *testing.T) {
 		"mongodb://db/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:hush": "mongodb://db/?authMechanism=MONGODB-AWS&authMechanismProperties=***",
 
 		"mongodb://app:hu/sh@db/x":              "***",
+		"mongodb://app:pa@x/hush@db/app":        "***",
 		"mongodb://app:hu@sh@db/x":              "***",
 		"mongodb://app:hu:sh@db/x":              "***",
 		"mongodb://app:%hush@db/x":              "***",
@@ -53,5 +54,9 @@ func TestAWrongURIIsRefusedWithoutItsPassword(t *testing.T) {
 	} {
 		r := s.fails(ExitUsage, []string{"--uri is not a MongoDB URI", reason}, "work", "--check-config", "--uri", uri)
 		require.NotRegexp(t, "hu.?sh|%hu", r.stdout+r.stderr)
+	}
+	for _, path := range []string{"hush@db/app", "hush@db"} {
+		r := s.fails(ExitUsage, []string{"the database in --uri is not valid; write @ / : in a password as %40 %2F %3A"}, "work", "--check-config", "--uri", "mongodb://app:pa@x/"+path)
+		require.NotContains(t, r.stdout+r.stderr, "hush")
 	}
 }

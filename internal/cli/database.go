@@ -74,6 +74,8 @@ func (a *app) targetOf(uri, from string) (target, error) {
 		return target{}, coded(ExitUnreachable, "the database does not answer: %w", lookup)
 	case err != nil:
 		return target{}, usage("%s is not a MongoDB URI: %s", from, withoutSecrets(err.Error(), uri))
+	case strings.Contains(cs.Database, "@"): // the end of a password, which the driver took for a database
+		return target{}, usage("the database in %s is not valid; write @ / : in a password as %%40 %%2F %%3A", from)
 	}
 	t := target{uri: uri, hosts: strings.Join(cs.Hosts, ",")}
 	t.prefix = a.flags.prefix

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -27,7 +26,7 @@ func main() {
 		Environ: os.Environ(), Hangups: hangups,
 	}
 	if err := envconfig.Process("MSCHEDULER", &p.Env); err != nil {
-		fmt.Fprintln(os.Stderr, "mscheduler:", inWords(err))
+		fmt.Fprintln(os.Stderr, "mscheduler:", err)
 		os.Exit(cli.ExitUsage)
 	}
 	p.Executable, _ = os.Executable() // only the demo needs it, and says so when it is missing
@@ -35,19 +34,6 @@ func main() {
 	code := cli.Run(ctx, p)
 	stop()
 	os.Exit(code)
-}
-
-// inWords is what is wrong with the environment without the internals of its reader.
-func inWords(err error) string {
-	var bad *envconfig.ParseError
-	if !errors.As(err, &bad) {
-		return err.Error()
-	}
-	want := "a value of type " + bad.TypeName
-	if bad.TypeName == "int" {
-		want = "a whole number"
-	}
-	return fmt.Sprintf("%s is %q; want %s", bad.KeyName, bad.Value, want)
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -142,11 +142,13 @@ func TestEnvironmentIsReadAndFlagsWin(t *testing.T) {
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "MSCHEDULER_MONGODB_URI is not a MongoDB URI")
 
-	cmd = binary(t, dir, "version")
-	cmd.Env = append(cmd.Env, "MSCHEDULER_CONCURRENCY=many")
-	code, _, stderr = run(t, cmd)
-	require.Equal(t, 2, code)
-	require.Equal(t, "mscheduler: MSCHEDULER_CONCURRENCY is \"many\"; want a whole number\n", stderr)
+	for value, text := range map[string]string{"many": `MSCHEDULER_CONCURRENCY is "many"; want a whole number`, "0": "concurrency is 0; want 1 to 1000000"} {
+		cmd = binary(t, dir, "work")
+		cmd.Env = append(cmd.Env, "MSCHEDULER_CONCURRENCY="+value)
+		code, _, stderr = run(t, cmd)
+		require.Equal(t, 2, code)
+		require.Equal(t, "mscheduler: "+text+"\n", stderr)
+	}
 }
 
 // busyDev starts a dev server whose worker runs a program that never ends.

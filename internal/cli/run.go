@@ -41,7 +41,7 @@ type Environment struct {
 	Output      string `envconfig:"OUTPUT"`      // --output
 	LogLevel    string `envconfig:"LOG_LEVEL"`   // --log-level
 	WorkerID    string `envconfig:"WORKER_ID"`   // --worker-id of work
-	Concurrency int    `envconfig:"CONCURRENCY"` // --concurrency of work
+	Concurrency string `envconfig:"CONCURRENCY"` // --concurrency of work
 	SecretKey   string `envconfig:"SECRET_KEY"`  // no flag: a command line is seen by others
 
 	// Of serve: --oidc-issuer and so on.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -58,9 +57,7 @@ func (e *Environment) variable(f *pflag.Flag) (name, value string) {
 	case "MSCHEDULER_WORKER_ID":
 		value = e.WorkerID
 	case "MSCHEDULER_CONCURRENCY":
-		if e.Concurrency != 0 {
-			value = strconv.Itoa(e.Concurrency)
-		}
+		value = e.Concurrency
 	case "MSCHEDULER_OIDC_ISSUER":
 		value = e.OIDCIssuer
 	case "MSCHEDULER_OIDC_JWKS":
@@ -114,7 +111,7 @@ func (a *app) settle(f *pflag.Flag, file map[string]form.Setting) error {
 	case text != "":
 		a.origins[f.Name] = variable
 		if err := f.Value.Set(text); err != nil {
-			return usage("%s is %q: %v", variable, text, err)
+			return usage("%s is %q; %w", variable, text, wantedOf(f, err))
 		}
 	case inFile:
 		a.origins[f.Name] = setting.Where()

@@ -131,7 +131,7 @@ func TestSecretsThatOthersCanReadAreWarnedOf(t *testing.T) {
 
 // Each flag with a variable gets its value, and the help of each variable is that of a flag.
 func TestEachVariableReachesItsFlag(t *testing.T) {
-	e := Environment{Config: "c", URI: "u", Database: "d", Prefix: "p", Output: "json", LogLevel: "info", WorkerID: "w", Concurrency: 5,
+	e := Environment{Config: "c", URI: "u", Database: "d", Prefix: "p", Output: "json", LogLevel: "info", WorkerID: "w", Concurrency: "5",
 		OIDCIssuer: "i", OIDCJWKS: "j", OIDCAudience: "a", OIDCRoles: "r", OIDCRoleClaim: "rc", OIDCTenantsClaim: "tc"}
 	seen := map[string]bool{}
 	var walk func(*cobra.Command)

@@ -157,7 +157,7 @@ func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next
 		if x.Status != schedule.RunSkipped {
 			attempt = fmt.Sprint(x.Attempt)
 		}
-		cells := []string{inZone(x.Nominal, rule), string(x.Status), late, tookText(x, now), attempt, whyText(x, rule), x.ID}
+		cells := []string{inZone(x.Nominal, rule), string(x.Status), late, tookText(x, now), attempt, human.OneLine(whyText(x, rule), 80), x.ID}
 		if all {
 			cells = append([]string{ruleName(&schedule.Rule{Name: x.RuleName, Tenant: x.Tenant})}, cells...)
 		}
@@ -199,7 +199,7 @@ func whyText(r *schedule.Run, rule *schedule.Rule) string {
 	if r.Error != "" {
 		parts = append(parts, r.Error)
 	}
-	return human.OneLine(strings.Join(parts, "; "), 80)
+	return strings.Join(parts, "; ")
 }
 
 // skipText says a reason as a sentence.

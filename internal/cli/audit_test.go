@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -150,4 +151,18 @@ func TestTheAuditIsKeptAsLongAsItIsSaid(t *testing.T) {
 	s.fails(ExitUsage, []string{"--limit is 0"}, "audit", "list", "--limit", "0")
 	require.Contains(t, s.ok("audit", "list").stdout, "audit retention")
 	require.Contains(t, s.ok("audit", "list", "--limit", "1").stderr, "for the next page: --after ")
+}
+
+// The entry of a send is about the send, whatever becomes of the task that the command waits for.
+func TestASendThatIsInterruptedWhileItWaitsHasSucceeded(t *testing.T) {
+	s := newSession(t)
+	_, _, stop := s.start("send", "mail", "--key", "w1", "--wait")
+	s.eventually("the end of the send", func() bool {
+		r := s.run("audit", "list", "--operation", "send", "--outcome", "ok", "-o", "json")
+		return r.code == ExitOK && strings.Contains(r.stdout, "-/mail/w1")
+	})
+	r := stop()
+	require.Equal(t, ExitInterrupted, r.code)
+	require.True(t, strings.HasSuffix(r.stderr, "mscheduler: interrupted; the task goes on: mscheduler task wait 'mail/w1'\n"), r.stderr)
+	require.Len(t, s.audit("--operation", "send"), 1)
 }

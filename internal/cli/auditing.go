@@ -273,9 +273,10 @@ func (a *app) refuses(id, reason string) {
 	}
 }
 
-// ended writes what became of the command, code and reason, to the audit.
+// ended writes what became of the command, code and reason, to the audit, once.
 func (a *app) ended(ctx context.Context, code int, reason string) {
 	r := a.auditing
+	a.auditing = nil
 	if r == nil || r.c == nil {
 		return
 	}

@@ -84,12 +84,13 @@ func TestBenchRefusesADatabaseThatExists(t *testing.T) {
 
 func TestInterruptedBenchSaysWhatItMeasured(t *testing.T) {
 	s := newSession(t)
-	out, _, stop := s.start("bench", "steady", "--tasks", "50", "--duration", "10m", "-o", "json")
+	out, errs, stop := s.start("bench", "steady", "--tasks", "50", "--duration", "10m", "-o", "json")
 	s.eventually("the scenario's database", func() bool {
 		return strings.Contains(strings.Join(s.databasesOf(), " "), "mscheduler_bench_") && s.benchRuns()
 	})
 	r := stop()
 	require.Equal(t, ExitInterrupted, r.code, r.stderr)
+	require.Contains(t, errs.String(), "mscheduler: interrupted\n")
 	require.Contains(t, out.String(), `"scenario":"steady"`)
 	require.NotContains(t, strings.Join(s.databasesOf(), " "), "mscheduler_bench_")
 }

@@ -80,6 +80,36 @@ func TestANameThatDoesNotResolveIsADatabaseThatDoesNotAnswer(t *testing.T) {
 	require.Contains(t, s.run("doctor", "--uri", uri).stdout, "fail  connection")
 }
 
+func TestACommandThatIsInterruptedWhileItConnectsIsExit130(t *testing.T) {
+	s := newSession(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	called, done := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			select {
+			case called <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	for _, args := range [][]string{{"task", "list"}, {"send", "t"}, {"doctor"}} {
+		_, _, stop := s.start(append(args, "--uri", "mongodb://"+l.Addr().String())...)
+		<-called
+		r := stop()
+		require.Equal(t, ExitInterrupted, r.code, r.stdout+r.stderr)
+		require.Contains(t, r.stderr, "mscheduler: interrupted\n")
+	}
+	require.NoError(t, l.Close())
+	<-done
+}
+
 func TestDatabaseNameComesFromTheFlagThenTheURI(t *testing.T) {
 	a := &app{}
 	target, err := a.targetOf("mongodb://u:p@h1,h2:27018/orders?authSource=admin&replicaSet=rs", "--uri")

@@ -111,6 +111,9 @@ func Run(ctx context.Context, p Process) int {
 		return ExitOK
 	}
 	code, text := exitCode(ctx, err), errorText(err)
+	if code == ExitInterrupted && codeOf(err) != ExitInterrupted {
+		text = "interrupted"
+	}
 	if text != "" {
 		a.say("mscheduler: %s", text)
 	}
@@ -118,7 +121,16 @@ func Run(ctx context.Context, p Process) int {
 	return code
 }
 
+// exitCode is the code for an error of a command with the context. What its end cut off is no failure.
 func exitCode(ctx context.Context, err error) int {
+	code := codeOf(err)
+	if ctx.Err() != nil && (code == ExitUnreachable || errors.Is(err, context.Canceled)) {
+		return ExitInterrupted
+	}
+	return code
+}
+
+func codeOf(err error) int {
 	var c *codedError
 	if errors.As(err, &c) {
 		return c.code
@@ -130,11 +142,6 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitUsage
 	case failure.Changed, failure.Refused, failure.Forbidden:
 		return ExitRefused
-	case failure.Interrupted:
-		if ctx.Err() != nil {
-			return ExitInterrupted
-		}
-		return ExitFailed
 	case failure.Unreachable:
 		return ExitUnreachable
 	default:

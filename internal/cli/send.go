@@ -144,6 +144,7 @@ func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) erro
 		a.warnUntaken(ctx, c, it.Type, sent.ID)
 	}
 	if wait {
+		a.ended(ctx, ExitOK, "") // what becomes of the task is no change of this command
 		succeeded, err := a.await(ctx, c, sent)
 		if err == nil && !succeeded {
 			return quiet(ExitFailed)

@@ -99,10 +99,13 @@ type endView struct {
 // await waits for one life, prints how it ended, and reports whether that is a success.
 func (a *app) await(ctx context.Context, c *connection, sent producer.Sent) (succeeded bool, err error) {
 	t, err := c.producer.AwaitTask(ctx, sent)
-	if err != nil {
-		if errors.Is(context.Cause(ctx), errWaited) {
-			err = coded(ExitFailed, "%s: %w; to see what it waits for: mscheduler task explain %s", human.TaskID(sent.ID), errWaited, human.TaskArg(sent.ID))
-		}
+	switch {
+	case err == nil:
+	case errors.Is(context.Cause(ctx), errWaited):
+		return false, coded(ExitFailed, "%s: %w; to see what it waits for: mscheduler task explain %s", human.TaskID(sent.ID), errWaited, human.TaskArg(sent.ID))
+	case ctx.Err() != nil:
+		return false, coded(ExitInterrupted, "interrupted; the task goes on: mscheduler task wait %s", human.TaskArg(sent.ID))
+	default:
 		return false, err
 	}
 	took := t.FinishedAt.Sub(t.CreatedAt)

@@ -137,9 +137,11 @@ func TestTheFirstEngineAtHandIsTakenAndTheOthersAreNamed(t *testing.T) {
 
 func TestADeploymentThatIsNamedMustAnswer(t *testing.T) {
 	t.Setenv(URIVariable, "mongodb://127.0.0.1:1/?directConnection=true&serverSelectionTimeoutMS=50")
-	s := Shared{Engines: []Engine{URI(), Embedded(embedded.Options{})}}
+	var said strings.Builder
+	s := Shared{Engines: []Engine{URI(), Embedded(embedded.Options{})}, Announce: &said}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := s.choose(ctx)
 	require.ErrorContains(t, err, URIVariable)
+	require.Equal(t, "waiting for 127.0.0.1:1, which MSCHEDULER_MONGODB_URI names\n", said.String())
 }

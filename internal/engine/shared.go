@@ -24,8 +24,8 @@ import (
 type Shared struct {
 	// Engines are tried in their order; the first that is at hand is taken.
 	Engines []Engine
-	// Announce gets one line: what is used, and why nothing better. nil prints it to
-	// standard error.
+	// Announce gets one line: what is used, and why nothing better. Before it, another one says which
+	// deployment is waited for. nil prints them to standard error.
 	Announce io.Writer
 
 	mu         sync.Mutex
@@ -121,6 +121,9 @@ func (s *Shared) start(t testing.TB) (*Deployment, *mongo.Client) {
 func (s *Shared) choose(ctx context.Context) (*Deployment, error) {
 	var passed []string
 	for _, e := range s.Engines {
+		if hosts := options.Client().ApplyURI(os.Getenv(URIVariable)).Hosts; e.Name == "uri" && len(hosts) > 0 { // for a minute at most
+			s.say("waiting for " + strings.Join(hosts, ",") + ", which " + URIVariable + " names")
+		}
 		d, err := e.Start(ctx)
 		if err == nil {
 			s.announce(d.Engine, passed)
@@ -145,13 +148,17 @@ func Reason(engine string, err error) string {
 }
 
 func (s *Shared) announce(engine string, passed []string) {
-	to := s.Announce
-	if to == nil {
-		to = os.Stderr
-	}
 	line := "testing on " + engine
 	if len(passed) > 0 {
 		line += " (" + strings.Join(passed, "; ") + ")"
+	}
+	s.say(line)
+}
+
+func (s *Shared) say(line string) {
+	to := s.Announce
+	if to == nil {
+		to = os.Stderr
 	}
 	_, _ = fmt.Fprintln(to, line) // nobody to tell
 }

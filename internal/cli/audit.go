@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 )
@@ -57,6 +58,9 @@ func (a *app) auditList() *cobra.Command {
 			}
 			if f.Kind != "" && !slices.Contains(audit.Kinds, f.Kind) {
 				return usage("--kind is %q; want one of %s", f.Kind, strings.Join(audit.Kinds, ", "))
+			}
+			if page != "" && !input.IsKey(page) {
+				return wrongAfter(page)
 			}
 			return a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 				var err error

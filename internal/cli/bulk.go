@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -70,6 +71,9 @@ func (a *app) bulkList() *cobra.Command {
 				return usage("--limit is %d; want 1 to %d", limit, allPage)
 			}
 			jobs, next, err := c.jobs().List(ctx, tenant, limit, after)
+			if after != "" && errors.Is(err, model.ErrInvalid) {
+				return wrongAfter(after)
+			}
 			if err != nil {
 				return err
 			}

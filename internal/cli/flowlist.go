@@ -123,7 +123,7 @@ func flowPlace(after string) (*graph.Flow, error) {
 		id, err = flowID(id)
 	}
 	if err != nil {
-		return nil, usage("--after is %q; want the value that the previous page printed", human.OneLine(after, 200))
+		return nil, wrongAfter(after)
 	}
 	return &graph.Flow{ID: id, UpdatedAt: at}, nil
 }

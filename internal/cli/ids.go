@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -33,6 +34,11 @@ func taskIDs(args []string) error {
 		}
 	}
 	return nil
+}
+
+// wrongAfter is the error about an --after that no page printed.
+func wrongAfter(after string) error {
+	return usage("--after is %q; want the value that the previous page printed", human.OneLine(after, 200))
 }
 
 // taskArgs wants ids of tasks, which it makes full ones.

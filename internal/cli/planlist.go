@@ -139,7 +139,7 @@ func planPlace(after string) (*repeat.Plan, error) {
 		id, err = planID(id)
 	}
 	if err != nil {
-		return nil, usage("--after is %q; want the value that the previous page printed", human.OneLine(after, 200))
+		return nil, wrongAfter(after)
 	}
 	return &repeat.Plan{ID: id, UpdatedAt: at}, nil
 }

@@ -115,7 +115,7 @@ func (p *plansCommand) results() *cobra.Command {
 			if after != "" {
 				at, id, err := placeOf(after)
 				if err != nil || id == "" {
-					return usage("--after is %q; want the value that the previous page printed", human.OneLine(after, 200))
+					return wrongAfter(after)
 				}
 				from = &repeat.Result{ID: id, At: at}
 			}

@@ -124,10 +124,14 @@ func (a *app) item(t *form.Task, checkArgs bool) (producer.JSONItem, error) {
 
 // checked ends a dry run.
 func (a *app) checked(err error) error {
-	if err == nil {
-		a.say("the task is valid; nothing was sent")
+	if err != nil {
+		return err
 	}
-	return err
+	if a.asJSON() {
+		return a.result(map[string]bool{"valid": true}, "")
+	}
+	a.say("the task is valid; nothing was sent")
+	return nil
 }
 
 func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) error {

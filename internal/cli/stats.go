@@ -42,7 +42,7 @@ func (a *app) statsCommand() *cobra.Command {
 				}
 			}
 			if q.Window < time.Second || q.Window > stats.MostWindow {
-				return usage("--window is %v; want 1s to %v", q.Window, stats.MostWindow)
+				return usage("--window is %s; want 1s to %s", span(q.Window), span(stats.MostWindow))
 			}
 			found, err := stats.Of(ctx, c.store, census.New(c.store), q)
 			if err != nil {
@@ -53,7 +53,7 @@ func (a *app) statsCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&q.Tenant, "tenant", "", "only tasks of this tenant; - for tasks without a tenant")
 	cmd.Flags().StringVar(&q.Type, "type", "", "only tasks of this type")
-	cmd.Flags().DurationVar(&q.Window, "window", time.Hour, "how far back to look at ended tasks, at most 24h")
+	spanVar(cmd.Flags(), &q.Window, "window", time.Hour, "how far back to look at ended tasks, at most 24h")
 	for _, name := range []string{"tenant", "type", "window"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}

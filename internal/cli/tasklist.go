@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
@@ -71,6 +72,9 @@ func (a *app) taskList() *cobra.Command {
 			}
 			if filter.AfterID = fullID(f.after); where != store.InTasks {
 				filter.AfterID, filter.AfterGeneration = lifeOf(fullID(f.after))
+			}
+			if _, _, _, err := input.ParseTaskID(filter.AfterID); f.after != "" && err != nil {
+				return wrongAfter(f.after)
 			}
 			return a.list(cmd.Context(), filter, where, &f)
 		},

@@ -151,7 +151,7 @@ func tokenPlace(after string) (p store.TokenPlace, err error) {
 		p.At, p.ID, err = placeOf(after)
 	}
 	if err != nil || p.ID == "" || !safetext.IsText(p.ID) {
-		return p, usage("--after is %q; want the value that the previous page printed", human.OneLine(after, 200))
+		return p, wrongAfter(after)
 	}
 	return p, nil
 }

@@ -49,6 +49,12 @@ func OrderedKey(now time.Time, n uint32) string {
 	return newKey(now, random)
 }
 
+// IsKey says whether a text is a key that [NewKey] or its like may have made.
+func IsKey(text string) bool {
+	b, err := keyEncoding.DecodeString(text)
+	return err == nil && len(b) == 16
+}
+
 // FirstKey is a key that sorts before all that [NewKey] makes at that millisecond or later, and behind all
 // others.
 func FirstKey(at time.Time) string {

@@ -76,6 +76,13 @@ func TestWhatIsNoIdIsRefused(t *testing.T) {
 	}
 }
 
+func TestAKeyIsKnownByItsForm(t *testing.T) {
+	require.True(t, IsKey(NewKey(time.Now())))
+	for _, text := range []string{"", "foo", NewKey(time.Now())[1:]} {
+		require.False(t, IsKey(text), text)
+	}
+}
+
 func TestNewKeysSortByTime(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		at := rapid.Int64Range(0, 1<<47)

@@ -54,7 +54,7 @@ func (f *EventFilter) validate() error {
 	}
 	for _, k := range f.Kinds {
 		if !slices.Contains(codec.EventKinds, k) {
-			return input.Invalid("kinds", "has %q; want some of %v", k, codec.EventKinds)
+			return input.Invalid("kinds", "has %q; want some of %s", k, input.Names(codec.EventKinds))
 		}
 	}
 	return nil

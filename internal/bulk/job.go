@@ -52,7 +52,7 @@ func (j *Job) check(now time.Time) (checked, error) {
 	var errs []error
 	for _, s := range f.Statuses {
 		if !slices.Contains(a.From, s) {
-			errs = append(errs, input.Invalid("filter.status", "has %s; only %v can be %s", s, a.From, a.Done))
+			errs = append(errs, input.Invalid("filter.status", "has %s; only %s can be %s", s, input.Names(a.From), a.Done))
 		}
 	}
 	if where != store.InTasks && !a.Lives {

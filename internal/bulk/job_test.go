@@ -24,7 +24,7 @@ func TestMistakesOfJobsNameTheirFields(t *testing.T) {
 		`{}`:                                 `action is ""; want one of cancel, retry, resolve, release, update, redeliver`,
 		`{"action": "cancel"}`:               "filter says nothing, which is every task",
 		`{"action": "cancel", "filter": {}}`: "filter says nothing",
-		`{"action": "cancel", "filter": {"status": ["Success"]}}`:                                                  "filter.status has Success; only [Wait New Executing Error] can be cancelled",
+		`{"action": "cancel", "filter": {"status": ["Success"]}}`:                                                  "filter.status has Success; only Wait, New, Executing, Error can be cancelled",
 		`{"action": "cancel", "filter": {"status": ["Odd"]}}`:                                                      `filter.status is "Odd"`,
 		`{"action": "cancel", "filter": {"arg": ["order.$id=1"]}}`:                                                 `filter.arg has the path "order.$id"`,
 		`{"action": "cancel", "filter": {"type": "a/b"}}`:                                                          "filter.type is",

@@ -221,6 +221,8 @@ func TestAFlowIsCancelled(t *testing.T) {
 	r = s.ok("flow", "list", "--tenant", "other")
 	require.Empty(t, r.stdout)
 	require.Contains(t, r.stderr, "no flows")
+	require.Contains(t, s.ok("flow", "list", "--status", "pending").stderr, "no flow is PENDING")
+	require.Contains(t, s.ok("plan", "list", "--status", "error").stderr, "no plan is ERROR")
 }
 
 func TestWatchingAFlowEndsWhenItIsInterrupted(t *testing.T) {

@@ -77,7 +77,7 @@ func (f *flowsCommand) list() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return allBut(unread, f.printFlows(ctx, c, flows, next))
+				return allBut(unread, f.printFlows(ctx, c, flows, wanted, next))
 			})(cmd, nil)
 		},
 	}
@@ -109,7 +109,7 @@ func (f *flowsCommand) listNamed(ctx context.Context, c *connection, tenant, key
 	flows = slices.DeleteFunc(flows, func(doc *graph.Flow) bool { return status != "" && doc.Status != status })
 	unread := store.Unread{}
 	unread.Note("flow", broken)
-	return allBut(unread, f.printFlows(ctx, c, flows, human.FlowID(next)))
+	return allBut(unread, f.printFlows(ctx, c, flows, status, human.FlowID(next)))
 }
 
 // flowPlace reads the place that a page ended at: when its last flow was changed, and that flow's
@@ -128,7 +128,7 @@ func flowPlace(after string) (*graph.Flow, error) {
 	return &graph.Flow{ID: id, UpdatedAt: at}, nil
 }
 
-func (f *flowsCommand) printFlows(ctx context.Context, c *connection, flows []*graph.Flow, next string) error {
+func (f *flowsCommand) printFlows(ctx context.Context, c *connection, flows []*graph.Flow, status graph.Status, next string) error {
 	views := make([]view.Flow, len(flows))
 	t := newTable("FLOW", "STATUS", "ENDED", "PENDING", "CREATED", "CHANGED", "WHY")
 	open := false
@@ -153,7 +153,11 @@ func (f *flowsCommand) printFlows(ctx context.Context, c *connection, flows []*g
 	if next != "" {
 		out["next"] = next
 	}
-	if err := f.resultTable(out, t, "no flows; to start one: mscheduler flow start FILE"); err != nil {
+	none := "no flows; to start one: mscheduler flow start FILE"
+	if status != "" {
+		none = "no flow is " + string(status)
+	}
+	if err := f.resultTable(out, t, none); err != nil {
 		return err
 	}
 	if next != "" && !f.asJSON() {

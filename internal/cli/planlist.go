@@ -89,7 +89,7 @@ func (p *plansCommand) list() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return allBut(unread, p.printPlans(ctx, c, plans, next))
+				return allBut(unread, p.printPlans(ctx, c, plans, f.Status, next))
 			})(cmd, nil)
 		},
 	}
@@ -125,7 +125,7 @@ func (p *plansCommand) listNamed(ctx context.Context, c *connection, f plan.Filt
 	})
 	unread := store.Unread{}
 	unread.Note("plan", broken)
-	return allBut(unread, p.printPlans(ctx, c, plans, human.PlanID(next)))
+	return allBut(unread, p.printPlans(ctx, c, plans, f.Status, human.PlanID(next)))
 }
 
 // planPlace reads the place that a page ended at: when its last plan was changed, and that plan's id.
@@ -151,7 +151,7 @@ func placeOf(after string) (at time.Time, id string, err error) {
 	return at, id, err
 }
 
-func (p *plansCommand) printPlans(ctx context.Context, c *connection, plans []*repeat.Plan, next string) error {
+func (p *plansCommand) printPlans(ctx context.Context, c *connection, plans []*repeat.Plan, status repeat.Status, next string) error {
 	views := make([]json.RawMessage, len(plans))
 	t := newTable("PLAN", "STATION", "REPEATS", "STATUS", "STEP", "DUE", "LAST", "SUCCEEDED", "CHANGED", "WHY")
 	runs := false
@@ -172,7 +172,11 @@ func (p *plansCommand) printPlans(ctx context.Context, c *connection, plans []*r
 	if next != "" {
 		out["next"] = next
 	}
-	if err := p.resultTable(out, t, "no plans; to publish one: mscheduler plan publish -f FILE"); err != nil {
+	none := "no plans; to publish one: mscheduler plan publish -f FILE"
+	if status != "" {
+		none = "no plan is " + string(status)
+	}
+	if err := p.resultTable(out, t, none); err != nil {
 		return err
 	}
 	if next != "" && !p.asJSON() {

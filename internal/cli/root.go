@@ -232,7 +232,15 @@ func commandName(cmd *cobra.Command) string { return cmp.Or(commandPath(cmd), cm
 func oneOrNone(what string) cobra.PositionalArgs { return wants(what, cobra.MaximumNArgs(1)) }
 
 // one wants exactly one argument.
-func one(what string) cobra.PositionalArgs { return wants(what, cobra.ExactArgs(1)) }
+func one(what string) cobra.PositionalArgs {
+	wanted := wants(what, cobra.ExactArgs(1))
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usage("%s takes one argument, not %d; see: %s --help", commandName(cmd), len(args), cmd.CommandPath())
+		}
+		return wanted(cmd, args)
+	}
+}
 
 // some wants one or more arguments.
 func some(what string) cobra.PositionalArgs { return wants(what, cobra.MinimumNArgs(1)) }

@@ -16,7 +16,7 @@ func TestMistakesInFilesOfRulesSayWhatIsWanted(t *testing.T) {
 		says []string
 	}{
 		{"name: n\ncron: * * * * *\ntype: t\n", []string{"types.yaml:2:9: ", `quote a value that begins with * @ or {, such as cron: "* * * * *"`}},
-		{rule + "type: t\ncatch_up: full\n", []string{`types.yaml:4:11: catch_up.mode is "full"; want one of [NONE COMPACT FULL]`}},
+		{rule + "type: t\ncatch_up: full\n", []string{`types.yaml:4:11: catch_up.mode is "full"; want one of NONE, COMPACT, FULL`}},
 		{rule + "http: {url: 'http://h/', expect: ok}\n", []string{`http.expect is ["ok"]; want statuses from 100 to 599, such as 200, 2xx or`}},
 		{rule + "http: {url: 'http://h/', expect: [99]}\n", []string{`http.expect is [99]; want statuses`}},
 		{rule + "http: {url: 'http://h/', body: {\"a\": {{run_id}}}}\n", []string{"types.yaml:3:", "quote a value"}},

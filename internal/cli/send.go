@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -92,7 +93,7 @@ func (a *app) sendCommand() *cobra.Command {
 			if err != nil || dryRun {
 				return a.checked(err)
 			}
-			return a.sendOne(cmd.Context(), it, wait)
+			return a.sendOne(cmd.Context(), it, s.task.Existing, wait)
 		},
 	}
 	s.register(cmd.Flags())
@@ -134,7 +135,7 @@ func (a *app) checked(err error) error {
 	return nil
 }
 
-func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) error {
+func (a *app) sendOne(ctx context.Context, it producer.JSONItem, existing []string, wait bool) error {
 	c, err := a.connect(ctx)
 	if err != nil {
 		return err
@@ -155,8 +156,12 @@ func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) erro
 		}
 		return err
 	}
-	if !sent.Created && !a.asJSON() {
-		a.say("the key already exists; --existing (default keep) determines what happens to its task")
+	switch {
+	case sent.Created || a.asJSON():
+	case len(existing) == 0:
+		a.say("the key already exists; nothing changed (see --existing)")
+	default:
+		a.say("the key already exists; --existing %s decided about its task", strings.Join(existing, ","))
 	}
 	return a.result(sentView(sent), fmt.Sprintf("%s  %s\n", human.TaskID(sent.ID), sent.Status))
 }

@@ -39,9 +39,10 @@ func TestSendOfAKeyThatExists(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "t", "--key", "k", "--args", "1")
 	r := s.ok("send", "t", "--key", "k", "--args", "2")
-	require.Contains(t, r.stderr, "the key already exists")
+	require.Contains(t, r.stderr, "the key already exists; nothing changed (see --existing)\n")
 	require.Contains(t, s.ok("task", "show", "t/k").stdout, "arguments  1\n")
-	s.ok("send", "t", "--key", "k", "--args", "2", "--existing", "update-args")
+	r = s.ok("send", "t", "--key", "k", "--args", "2", "--existing", "update-args")
+	require.Contains(t, r.stderr, "the key already exists; --existing update-args decided about its task\n")
 	require.Contains(t, s.ok("task", "show", "t/k").stdout, "arguments  2\n")
 
 	var sent struct {

@@ -65,6 +65,8 @@ func TestBadUsageNamesWhatIsWrong(t *testing.T) {
 		{[]string{"send", "t", "--timeout", "-1s"}, "timeout is -1s"},
 		{[]string{"send", "t", "--retention", "99999d"}, "retention"},
 		{[]string{"send", "t", "--existing", "destroy"}, `existing has "destroy"`},
+		{[]string{"send", "t", "--existing", "keep,update-args"}, "existing has keep beside others"},
+		{[]string{"task", "show", "a/b", "c/d"}, "task show takes one argument, not 2; see: mscheduler task show --help"},
 		{[]string{"send", "--file", "x", "--key", "k"}, "--key works with a single task"},
 		{[]string{"send", "--file", "x", "--wait"}, "--wait works with a single task"},
 		{[]string{"send", "--file", "/no/such"}, "there is no file /no/such"},

@@ -47,7 +47,7 @@ func (c *checker) ask(v *graph.Vertex) {
 			c.bad(at+"name", "is that of ask.fields[%d], too", first)
 		}
 		if f.Kind = cmp.Or(f.Kind, kinds[0]); !slices.Contains(kinds, f.Kind) {
-			c.bad(at+"kind", "is %q; want one of %v", f.Kind, kinds)
+			c.bad(at+"kind", "is %q; want one of %s", f.Kind, input.Names(kinds))
 		}
 		c.text(at+"help", f.Help, 0, maxHelp)
 		switch isChoice := f.Kind == "choice"; {

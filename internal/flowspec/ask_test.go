@@ -17,7 +17,7 @@ func TestWhatIsWrongWithAnAskIsNamed(t *testing.T) {
 		"nodes[3].ask.fields (node d) are 33; at most 32 are allowed":                                      {Title: "x", Fields: make([]graph.Field, 33)},
 		`nodes[3].ask.fields[0].name (node d) is "a.b"; want 1 to 64 of a-z A-Z 0-9 _ -`:                   {Title: "x", Fields: []graph.Field{{Name: "a.b"}}},
 		"nodes[3].ask.fields[1].name (node d) is that of ask.fields[0], too":                               {Title: "x", Fields: []graph.Field{{Name: "a"}, {Name: "a"}}},
-		`nodes[3].ask.fields[0].kind (node d) is "date"; want one of [string number bool choice]`:          {Title: "x", Fields: []graph.Field{{Name: "a", Kind: "date"}}},
+		`nodes[3].ask.fields[0].kind (node d) is "date"; want one of string, number, bool, choice`:         {Title: "x", Fields: []graph.Field{{Name: "a", Kind: "date"}}},
 		"nodes[3].ask.fields[0].choices (node d) are missing; name what a person may choose":               {Title: "x", Fields: []graph.Field{{Name: "a", Kind: "choice"}}},
 		"nodes[3].ask.fields[0].choices (node d) are given, but the kind is string; they belong to choice": {Title: "x", Fields: []graph.Field{{Name: "a", Choices: []string{"b"}}}},
 		"nodes[3].ask.fields[0].choices[1] (node d) is empty; want up to 200 bytes":                        {Title: "x", Fields: []graph.Field{{Name: "a", Kind: "choice", Choices: []string{"b", ""}}}},

@@ -185,8 +185,8 @@ var wrong = []struct {
 		s.Nodes = append(s.Nodes, graph.NodeSpec{ID: "x", Type: "t", After: []string{"y"}}, graph.NodeSpec{ID: "y", Type: "t", After: []string{"x"}})
 	}, []string{"nodes have a cycle: x -> y -> x"}},
 
-	{"strategy", func(_ *graph.Spec, d *graph.NodeSpec) { d.Join.Strategy = "any" }, []string{`nodes[3].join.strategy (node d) is "any"; want one of [all_succeeded all_ended at_least these custom]`}},
-	{"policy", func(_ *graph.Spec, d *graph.NodeSpec) { d.OnFailure = "retry" }, []string{`nodes[3].on_failure (node d) is "retry"; want one of [suspend continue end]`}},
+	{"strategy", func(_ *graph.Spec, d *graph.NodeSpec) { d.Join.Strategy = "any" }, []string{`nodes[3].join.strategy (node d) is "any"; want one of all_succeeded, all_ended, at_least, these, custom`}},
+	{"policy", func(_ *graph.Spec, d *graph.NodeSpec) { d.OnFailure = "retry" }, []string{`nodes[3].on_failure (node d) is "retry"; want one of suspend, continue, end`}},
 	{"join without parents", func(s *graph.Spec, _ *graph.NodeSpec) { s.Nodes[0].Join.Strategy = graph.AllSucceeded }, []string{"nodes[0].join (node a) is given, but the node has no parents"}},
 	{"n too small", func(_ *graph.Spec, d *graph.NodeSpec) { d.Join.Strategy = graph.AtLeast }, []string{"nodes[3].join.n (node d) is 0; want 1 to 2, the number of its parents"}},
 	{"n too large", func(_ *graph.Spec, d *graph.NodeSpec) { d.Join = graph.Join{Strategy: graph.AtLeast, N: 3} }, []string{"nodes[3].join.n (node d) is 3; want 1 to 2, the number of its parents"}},
@@ -332,7 +332,7 @@ func TestAllThatIsWrongIsNamedAtOnce(t *testing.T) {
 		"nodes have no first node: each has a parent; want exactly one",
 		`nodes have 2 last nodes, which are the parent of none; want exactly one: "N/A", d`,
 		"nodes have a cycle: a -> c -> a",
-		`nodes[1].on_failure (node "N/A") is "x"; want one of [suspend continue end]`,
+		`nodes[1].on_failure (node "N/A") is "x"; want one of suspend, continue, end`,
 		"nodes[3].join.n (node d) is given, but the strategy is all_succeeded; it belongs to at_least",
 		"nodes[3].args[0].$output (node d) names node gone, which does not exist",
 		"nodes[3].args[1].$x (node d) is not known; want $output, $arg or $literal",

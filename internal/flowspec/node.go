@@ -213,6 +213,6 @@ func oneOf[T ~string](c *checker, field string, v T, allowed ...T) bool {
 	if slices.Contains(allowed, v) {
 		return true
 	}
-	c.bad(field, "is %q; want one of %v", v, allowed[1:])
+	c.bad(field, "is %q; want one of %s", v, input.Names(allowed[1:]))
 	return false
 }

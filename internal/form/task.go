@@ -121,6 +121,9 @@ func existingFlags(names []string) (out []model.Existing, err error) {
 			out = append(out, flag)
 		}
 	}
+	if len(names) > 1 && slices.Contains(names, "keep") {
+		return nil, input.Invalid("existing", "has keep beside others; keep changes nothing")
+	}
 	if slices.Contains(out, model.KeepArgs) && !slices.Contains(out, model.RestartFailed) && !slices.Contains(out, model.RestartSucceeded) {
 		return nil, input.Invalid("existing", "has keep-args without restart-failed or restart-succeeded")
 	}

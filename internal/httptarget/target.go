@@ -114,7 +114,7 @@ func (t *Target) Check(field string) error {
 	}
 	duration("timeout", t.Timeout, defaultTimeout, maxTimeout)
 	if !slices.Contains([]schedule.HTTPMode{"", schedule.HTTPSync, schedule.HTTPAsync}, t.Mode) {
-		bad("mode", "is %q; want one of %v", t.Mode, []schedule.HTTPMode{schedule.HTTPSync, schedule.HTTPAsync})
+		bad("mode", "is %q; want %s or %s", t.Mode, schedule.HTTPSync, schedule.HTTPAsync)
 	}
 	const useless = "is %v, but mode " + string(schedule.HTTPSync) + " has no completion"
 	if t.CompletionTimeout != 0 && !t.async() {

@@ -68,7 +68,7 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 		"http.body has 32769 bytes":                                      {URL: "http://h", Body: strings.Repeat("x", maxBodyBytes+1)},
 		"http.timeout is -1s":                                            {URL: "http://h", Timeout: -time.Second},
 		"http.timeout is 1µs":                                            {URL: "http://h", Timeout: time.Microsecond},
-		"http.mode is \"async\"; want one of [SYNC ASYNC]":               {URL: "http://h", Mode: "async"},
+		"http.mode is \"async\"; want SYNC or ASYNC":                     {URL: "http://h", Mode: "async"},
 		"http.callback_timeout is 1m0s, but mode SYNC has no completion": {URL: "http://h", CompletionTimeout: time.Minute},
 		"http.callback_timeout is 2400h0m0s; want":                       {URL: "http://h", Mode: schedule.HTTPAsync, CompletionTimeout: 2400 * time.Hour},
 		"http.expect has 9-1":                                            {URL: "http://h", Expect: []schedule.StatusRange{{From: 9, To: 1}}},

@@ -62,13 +62,13 @@ func (in *Watched) wants(ctx context.Context) (func(*happened) bool, error) {
 	}
 	for _, kind := range in.Kind {
 		if !slices.Contains(codec.EventKinds, model.EventKind(kind)) {
-			return nil, input.Invalid("query.kind", "has %q; want some of %v", kind, codec.EventKinds)
+			return nil, input.Invalid("query.kind", "has %q; want some of %s", kind, input.Names(codec.EventKinds))
 		}
 	}
 	of := map[store.ChangeOf]bool{}
 	for _, o := range in.Of {
 		if of[store.ChangeOf(o)] = true; !slices.Contains(watchable, store.ChangeOf(o)) {
-			return nil, input.Invalid("query.of", "has %q; want some of %v", o, watchable)
+			return nil, input.Invalid("query.of", "has %q; want some of %s", o, input.Names(watchable))
 		}
 	}
 	if of[store.OfWorkers] && tenant != "" {

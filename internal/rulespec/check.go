@@ -84,5 +84,5 @@ func oneOf[T ~string](bad func(string, string, ...any), field string, v T, allow
 			return
 		}
 	}
-	bad(field, "is %q; want one of %v", v, allowed[1:])
+	bad(field, "is %q; want one of %s", v, input.Names(allowed[1:]))
 }

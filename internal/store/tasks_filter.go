@@ -45,7 +45,7 @@ func (f Filter) Check() error {
 	}
 	for _, s := range f.Statuses {
 		if !slices.Contains(lifecycle.Statuses, s) {
-			return input.Invalid("status", "is %q; want one of %v", s, lifecycle.Statuses)
+			return input.Invalid("status", "is %q; want one of %s", s, input.Names(lifecycle.Statuses))
 		}
 	}
 	if err := input.Label("category", f.Category); err != nil {

@@ -170,6 +170,9 @@ func (r *report) whoCould() {
 			r.because("A handler of the category %s serves the types with that category in their settings; the type %s has another or none.", t.Category, t.Type)
 			r.next("To let such a handler run it, set the type's category with: mscheduler type apply")
 		}
+		if len(named) > 0 {
+			r.because("Only %s may claim it.", names(named))
+		}
 		r.next("Start a worker that %s. It finds the task by itself.", r.needed())
 		return
 	}

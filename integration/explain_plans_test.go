@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -81,6 +82,12 @@ func TestEveryQueryAboutPlansReadsAnIndex(t *testing.T) {
 			require.True(t, running)
 		}).within(t, 2, 1)
 
+		x.explain("find", func() {
+			lives := []store.OutboxLife{{Task: &model.Task{ID: "-/report/a", Generation: 1}}, {Task: &model.Task{ID: "-/report/b", Generation: 1}, InHistory: true}}
+			tasks, _, err := st.Tasks.LivesPage(ctx, lives, store.Returned)
+			require.NoError(t, err)
+			require.Equal(t, []*model.Task{nil, nil}, tasks)
+		}).within(t, 2, 0)
 		var results []*repeat.Result
 		for i := range n {
 			p := plans[i/10]

@@ -3,10 +3,12 @@ package periodic
 import (
 	"context"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -22,18 +24,21 @@ import (
 // counted is an engine whose commands are counted, and whose time the test moves.
 type counted struct {
 	*driven
+	db       *mongo.Database
 	clock    *testdb.Clock
 	commands map[string]int // by command and collection
+	answered int            // bytes of the answers
 }
 
 func newCounted(t *testing.T) *counted {
 	db := testdb.New(t)
-	c := &counted{driven: &driven{t: t}, clock: testdb.NewClock(), commands: map[string]int{}}
+	c := &counted{driven: &driven{t: t}, db: db, clock: testdb.NewClock(), commands: map[string]int{}}
 	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			coll, _ := e.Command.Lookup(e.CommandName).StringValueOK()
 			c.commands[e.CommandName+" "+coll]++
 		},
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { c.answered += len(e.Reply) },
 	}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
@@ -56,6 +61,7 @@ func newCounted(t *testing.T) *counted {
 func (c *counted) round(later time.Duration) (pause time.Duration, commands map[string]int) {
 	c.clock.Move(later)
 	clear(c.commands)
+	c.answered = 0
 	pause = c.e.Round(c.t.Context())
 	return pause, maps.Clone(c.commands)
 }
@@ -143,4 +149,51 @@ func TestTheLatenessOfTicksCostsACommandAMinute(t *testing.T) {
 		late += s.Late[lifecycle.OutcomePeriodic].Over(10 * time.Second)
 	}
 	require.EqualValues(t, ticks, late)
+}
+
+// A rule needs no results. After an outage of the engines many runs have ended, and some are in the history.
+func TestTheEndsOfRunsAreReadWithoutTheirResults(t *testing.T) {
+	for name, moved := range map[string]int{"tasks": 0, "history": 3} {
+		t.Run(name, func(t *testing.T) { endsWithoutResults(t, moved) })
+	}
+}
+
+func endsWithoutResults(t *testing.T, moved int) {
+	c := newCounted(t)
+	r, err := c.p.Create(t.Context(), schedule.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"})
+	require.NoError(t, err)
+	_, err = c.p.Enable(t.Context(), r.ID, 0)
+	require.NoError(t, err)
+	const runs, each = 10, 200 << 10
+	for range runs {
+		r, err = c.p.Get(t.Context(), r.ID)
+		require.NoError(t, err)
+		c.round(max(r.NextFireAt.Sub(c.p.store.Clock.Now())+time.Millisecond, 0))
+	}
+	r, err = c.p.Get(t.Context(), r.ID)
+	require.NoError(t, err)
+	require.Len(t, r.Active, runs)
+	for _, a := range r.Active {
+		_, err = c.prod.Cancel(t.Context(), model.TaskID("", "tick", a.ID), "over")
+		require.NoError(t, err)
+	}
+	large := strings.Repeat("x", each)
+	_, err = c.db.Collection("tasks").UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "result", Value: large}, {Key: "checkpoint", Value: large}}}})
+	require.NoError(t, err)
+	for _, a := range r.Active[:moved] {
+		var doc bson.D
+		id := model.TaskID("", "tick", a.ID)
+		require.NoError(t, c.db.Collection("tasks").FindOneAndDelete(t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&doc))
+		doc[0].Value = id + "@1"
+		_, err = c.db.Collection("task_history").InsertOne(t.Context(), append(doc, bson.E{Key: "task_id", Value: id}))
+		require.NoError(t, err)
+	}
+	c.round(5 * time.Second)
+	require.Less(t, c.answered, each)
+	records, err := c.p.Runs(t.Context(), r.ID, RunFilter{Statuses: []schedule.RunStatus{schedule.RunCanceled}}, nil, 100)
+	require.NoError(t, err)
+	require.Len(t, records, runs)
+	for _, run := range records {
+		require.Equal(t, "over", run.Error)
+	}
 }

@@ -116,7 +116,7 @@ func TestASweepOfEndsThatCannotBeReadComesToAnEnd(t *testing.T) {
 	var docs []any
 	for i := range 600 {
 		docs = append(docs, bson.D{
-			{Key: "_id", Value: fmt.Sprint(i)}, {Key: "outbox_at", Value: at}, {Key: "error_count", Value: "three"},
+			{Key: "_id", Value: fmt.Sprint(i)}, {Key: "outbox_at", Value: at}, {Key: "finished_at", Value: "three"},
 			{Key: "outbox", Value: bson.A{bson.D{{Key: "kind", Value: lifecycle.OutcomePeriodic}, {Key: "rev", Value: 1}}}},
 		})
 	}

@@ -75,7 +75,7 @@ func TestATaskThatCannotBeReadKeepsNoOtherRunsEndBack(t *testing.T) {
 			return err == nil && n == 1
 		}, testdb.Patience, 10*time.Millisecond)
 	}
-	_, err = db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "origin.id", Value: ids[0]}}, bson.D{{Key: "$set", Value: bson.D{{Key: "error_count", Value: "three"}}}})
+	_, err = db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "origin.id", Value: ids[0]}}, bson.D{{Key: "$set", Value: bson.D{{Key: "finished_at", Value: "three"}}}})
 	require.NoError(t, err)
 	engine(t, p.Run)
 	idle(t, p, ids[1])

@@ -102,17 +102,52 @@ func (p planner) Finish(ctx context.Context, plans []*repeat.Plan, unsent map[st
 	return held, nil
 }
 
-// Keep implements [decision.Planner]: it stores the results of steps that have ended.
+// keepTimeout bounds how long one page of results takes.
+const keepTimeout = 20 * time.Second
+
+// Keep implements [decision.Planner]: it stores the results of steps that have ended. Results may be large, so it
+// reads and stores them page by page.
 func (p planner) Keep(ctx context.Context, cases []decision.Case[*repeat.Plan]) error {
 	var results []*repeat.Result
+	var lives []store.OutboxLife // whose results are to be read
+	var plans []*repeat.Plan     // of those lives
 	for _, c := range cases {
-		for _, ends := range [][]store.OutboxLife{c.Past, c.Ends} {
-			for _, l := range ends {
+		for _, l := range slices.Concat(c.Past, c.Ends) {
+			if l.Returned {
 				results = append(results, stepplan.ResultsOf(c.Doc, l.Task)...)
+			} else {
+				lives, plans = append(lives, l), append(plans, c.Doc)
 			}
 		}
 	}
-	return p.keep(ctx, results)
+	for len(results)+len(lives) > 0 {
+		n, err := p.keepPage(ctx, results, lives, plans)
+		if err != nil {
+			return err
+		}
+		results, lives, plans = nil, lives[n:], plans[n:]
+	}
+	return nil
+}
+
+// keepPage stores results, and those of the first n of the lives.
+func (p planner) keepPage(ctx context.Context, results []*repeat.Result, lives []store.OutboxLife, plans []*repeat.Plan) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	tasks, n, err := p.store.Tasks.LivesPage(ctx, lives, store.Returned)
+	if err != nil {
+		return 0, err
+	}
+	for i, t := range tasks {
+		switch {
+		case t == nil: // somebody has just deleted the task by hand
+		case lives[i].Status.Ended() && !t.Status.Ended(): // a change of primary has undone it
+			return 0, fmt.Errorf("reading what the task %s returned: it has not ended", t.ID)
+		default:
+			results = append(results, stepplan.ResultsOf(plans[i], t)...)
+		}
+	}
+	return n, p.keep(ctx, results)
 }
 
 // keep stores results, each unless it is there.

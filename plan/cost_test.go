@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,12 +30,13 @@ type counted struct {
 	e        *decision.Engine
 	clock    *testdb.Clock
 	commands map[string]int
-	answered int // bytes of the answers
+	answered int            // bytes of the answers
+	largest  map[string]int // bytes of the largest answer, by command
 }
 
 func newCounted(t *testing.T) *counted {
 	still := testdb.NewClock()
-	c := &counted{clock: still, commands: map[string]int{}, world: newWorld(t, func(cfg *plan.Config) { cfg.Clock = still })}
+	c := &counted{clock: still, commands: map[string]int{}, largest: map[string]int{}, world: newWorld(t, func(cfg *plan.Config) { cfg.Clock = still })}
 	var err error
 	c.c, err = consumer.New(consumer.Config{Database: c.db, Clock: still})
 	require.NoError(t, err)
@@ -44,7 +46,10 @@ func newCounted(t *testing.T) *counted {
 			coll, _ := e.Command.Lookup(e.CommandName).StringValueOK()
 			c.commands[e.CommandName+" "+coll]++
 		},
-		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { c.answered += len(e.Reply) },
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			c.answered += len(e.Reply)
+			c.largest[e.CommandName] = max(c.largest[e.CommandName], len(e.Reply))
+		},
 	}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
@@ -60,6 +65,7 @@ func newCounted(t *testing.T) *counted {
 func (c *counted) round(later time.Duration) (pause time.Duration, commands map[string]int) {
 	c.clock.Move(later)
 	clear(c.commands)
+	clear(c.largest)
 	c.answered = 0
 	pause = c.e.Round(c.t.Context())
 	delete(c.commands, "find workers")
@@ -111,15 +117,15 @@ func TestAnIdleEngineSendsOneCommandEveryFiveSecondsHoweverManyPlansRest(t *test
 	require.Equal(t, answers[0], answers[1], "the bytes that a look reads")
 }
 
-// What follows the end of a step is a result, a decision and the next task. After the last one the plan goes
+// What follows the end of a step is its result, which is read apart since it may be large, a decision and the next task. After the last one the plan goes
 // to the history. Plans that rest beside it change nothing.
-func TestAStepCostsItsEngineFiveCommandsHoweverManyPlansRest(t *testing.T) {
+func TestAStepCostsItsEngineSixCommandsHoweverManyPlansRest(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 500} {
 		require.Equal(t, []map[string]int{
-			{"aggregate control": 1, "insert plan_results": 1, "find plans": 1, "update plans": 1, "insert tasks": 1},
-			{"aggregate control": 1, "insert plan_results": 1, "update plans": 1, "insert tasks": 1}, // the engine remembers the plan
-			{"aggregate control": 1, "insert plan_results": 1, "update plans": 2, "insert plan_history": 1},
+			{"aggregate control": 1, "find tasks": 1, "insert plan_results": 1, "find plans": 1, "update plans": 1, "insert tasks": 1},
+			{"aggregate control": 1, "find tasks": 1, "insert plan_results": 1, "update plans": 1, "insert tasks": 1}, // the engine remembers the plan
+			{"aggregate control": 1, "find tasks": 1, "insert plan_results": 1, "update plans": 2, "insert plan_history": 1},
 			{"aggregate control": 1, "update tasks": 1}, // the three ends leave their outboxes together
 		}, stepsBeside(t, n), "beside %d plans", n)
 	}
@@ -141,4 +147,40 @@ func stepsBeside(t *testing.T, n int) (steps []map[string]int) {
 	require.Equal(t, repeat.StatusFinish, c.get(p.ID).Status)
 	_, commands := c.round(5 * time.Second)
 	return append(steps, commands)
+}
+
+// After an outage of the engines many steps have ended. A look finds all of them. Their results are read in pages, and
+// again by no look until their ends leave their outboxes.
+func TestABacklogOfLargeResultsIsReadInPages(t *testing.T) {
+	c := newCounted(t)
+	const plans, each, page = 25, 600 << 10, 8 << 20
+	specs := make([]repeat.Spec, plans)
+	for i := range specs {
+		specs[i] = repeat.Spec{PlanID: fmt.Sprint("p", i), Station: "report", PlanType: repeat.None, Messages: []any{"north"}}
+	}
+	_, err := c.plans.PublishMany(t.Context(), specs)
+	require.NoError(t, err)
+	require.Equal(t, plans, mstest.Drain(t, c.c).Succeeded)
+	large := strings.Repeat("x", each)
+	_, err = c.db.Collection("tasks").UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "result", Value: large}}}})
+	require.NoError(t, err)
+	_, commands := c.round(time.Minute)
+	require.Less(t, c.largest["aggregate"], each, "a look reads no results")
+	require.LessOrEqual(t, c.largest["find"], page+each)
+	require.Less(t, c.answered, plans*each+page, "each is read once")
+	require.GreaterOrEqual(t, commands["find tasks"], plans*each/page)
+	for i := range plans {
+		require.Equal(t, repeat.StatusFinish, c.get(fmt.Sprint("-/p", i)).Status)
+	}
+	cur, err := c.db.Collection("plan_results").Find(t.Context(), bson.D{})
+	require.NoError(t, err)
+	var results []repeat.Result
+	require.NoError(t, cur.All(t.Context(), &results))
+	require.Len(t, results, plans)
+	for _, r := range results {
+		text, _ := r.Result.StringValueOK()
+		require.Len(t, text, each)
+	}
+	c.round(100 * time.Millisecond)
+	require.Less(t, c.answered, each)
 }

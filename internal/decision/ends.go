@@ -51,20 +51,22 @@ func (d *Decider[D]) Decide(ctx context.Context, began clock.Instant, due []D, l
 func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, lives []store.OutboxLife, recent map[string]D, now time.Time) (out Outcome, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	cases, err := d.cases(call, due, lives, recent)
+	cancel()
 	if err == nil {
-		cases, out.Stays, err = d.keep(call, cases)
+		cases, out.Stays, err = d.keep(ctx, cases)
 	}
-	var answers []Answer[D]
-	if err == nil {
-		cases = slices.DeleteFunc(cases, func(c Case[D]) bool {
-			d.endsTold(c.Past)
-			return !c.Due && len(c.Ends) == 0
-		})
-		if later := d.Store.Clock.Now(); later.After(now) {
-			now = later // what starts because something has ended starts after that
-		}
-		answers, err = d.Planner.Decide(call, cases, now)
+	if err != nil {
+		return out, err
 	}
+	cases = slices.DeleteFunc(cases, func(c Case[D]) bool {
+		d.endsTold(c.Past)
+		return !c.Due && len(c.Ends) == 0
+	})
+	if later := d.Store.Clock.Now(); later.After(now) {
+		now = later // what starts because something has ended starts after that
+	}
+	call, cancel = context.WithTimeout(ctx, callTimeout)
+	answers, err := d.Planner.Decide(call, cases, now)
 	cancel()
 	if err != nil {
 		return out, err
@@ -232,7 +234,7 @@ func (d *Decider[D]) current(ctx context.Context, lives []store.OutboxLife) (out
 			ids = append(ids, l.ID)
 		}
 	}
-	newest, err := d.Store.Tasks.LastLives(ctx, ids)
+	newest, err := d.Store.Tasks.LastLivesOf(ctx, ids, store.State)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -56,15 +56,37 @@ func (n *news) ofEnd(t *model.Task) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.bell != nil && len(n.ends) < maxNews {
-		slim := *t // as a look reads it
-		slim.Args, slim.Steps = bson.RawValue{}, nil
 		if n.waits == nil {
 			n.waits = map[heardEnd]int{}
 		}
 		n.waits[endOf(t)] = len(n.ends)
-		n.ends = append(n.ends, store.OutboxLife{Task: &slim})
+		n.ends = append(n.ends, heardOf(t))
 		clock.Wake(n.bell)
 	}
+}
+
+// maxReturned is how many bytes of results are kept of an end that was heard of.
+const maxReturned = 1 << 10
+
+// heardOf is the end of a task as a look reads it, or with its results where they are small.
+func heardOf(t *model.Task) store.OutboxLife {
+	slim := *t
+	slim.Args, slim.Steps, slim.Checkpoint = bson.RawValue{}, nil, bson.RawValue{}
+	slim.WorkerStates = slices.Clone(t.WorkerStates)
+	returned := len(t.Result.Value)
+	for i := range slim.WorkerStates {
+		w := &slim.WorkerStates[i]
+		w.Checkpoint = bson.RawValue{}
+		returned += len(w.Returns.Value)
+	}
+	if returned <= maxReturned {
+		return store.OutboxLife{Task: &slim, Returned: true}
+	}
+	slim.Result = bson.RawValue{}
+	for i := range slim.WorkerStates {
+		slim.WorkerStates[i].Returns = bson.RawValue{}
+	}
+	return store.OutboxLife{Task: &slim}
 }
 
 // told leaves out an end that is known from a look.

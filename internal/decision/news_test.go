@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -19,13 +20,19 @@ func TestMain(m *testing.M) { testdb.Main(m) }
 // listener is a planner that records the ends it decides about.
 type listener struct {
 	notePlanner
-	told []string
+	told    []string
+	bounded bool // something was kept in a time that the decider bounds
 }
 
-func (*listener) Kind() string                              { return "note" }
-func (*listener) Of(l store.OutboxLife) string              { return l.Origin.ID }
-func (*listener) DueAt(*note) time.Time                     { return time.Time{} }
-func (*listener) Keep(context.Context, []Case[*note]) error { return nil }
+func (*listener) Kind() string                 { return "note" }
+func (*listener) Of(l store.OutboxLife) string { return l.Origin.ID }
+func (*listener) DueAt(*note) time.Time        { return time.Time{} }
+
+func (p *listener) Keep(ctx context.Context, _ []Case[*note]) error {
+	_, bounded := ctx.Deadline()
+	p.bounded = p.bounded || bounded
+	return nil
+}
 
 func (p *listener) Decide(_ context.Context, cases []Case[*note], _ time.Time) ([]Answer[*note], error) {
 	answers := make([]Answer[*note], len(cases))
@@ -98,4 +105,44 @@ func TestManyEndsThatWereHeardOfAreNotLeftToTheNextLook(t *testing.T) {
 	d.hear(t.Context())
 	require.Len(t, p.told, perLook)
 	require.Empty(t, d.told, "they are removed")
+}
+
+// A process may hear of many ends before its engine decides about them.
+func TestOfAnEndThatIsHeardNothingLargeIsKept(t *testing.T) {
+	t.Parallel()
+	d, _ := listening(t)
+	value := func(bytes int) bson.RawValue {
+		return bson.RawValue{Type: bson.TypeBinary, Value: make([]byte, bytes)}
+	}
+	for id, bytes := range map[string]int{"small": 100, "large": 800} {
+		task := ended(id, 2)
+		task.Args, task.Result, task.Checkpoint, task.Steps = value(bytes), value(bytes), value(bytes), []model.Step{{Value: value(bytes)}}
+		task.WorkerStates = []model.WorkerState{{ExecID: "e", Returns: value(bytes), Checkpoint: value(bytes)}}
+		d.heard.ofEnd(task)
+		require.Len(t, task.WorkerStates[0].Returns.Value, bytes, "it is the caller's")
+	}
+	for _, l := range d.heard.takeEnds() {
+		want := 0
+		if l.ID == "small" {
+			want = 100
+		}
+		require.Equal(t, want > 0, l.Returned)
+		require.Equal(t, "e", l.WorkerStates[0].ExecID)
+		require.Len(t, l.Result.Value, want)
+		require.Len(t, l.WorkerStates[0].Returns.Value, want)
+		require.Zero(t, l.Args)
+		require.Zero(t, l.Checkpoint)
+		require.Empty(t, l.Steps)
+		require.Zero(t, l.WorkerStates[0].Checkpoint)
+	}
+}
+
+// What is kept of a page of ends may be hundreds of megabytes.
+func TestWhatIsKeptOfEndsHasItsOwnTime(t *testing.T) {
+	t.Parallel()
+	d, p := listening(t)
+	d.heard.ofEnd(ended("a", 2))
+	d.hear(t.Context())
+	require.Equal(t, []string{"a 2"}, p.told)
+	require.False(t, p.bounded)
 }

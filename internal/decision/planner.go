@@ -33,7 +33,7 @@ type Planner[D any] interface {
 	// it now.
 	MustKnow(d D) (taskIDs []string)
 	// Keep stores what is kept of ends, whatever is decided about them. To do it twice is the same as
-	// once.
+	// once. It bounds how long it takes: there may be much to keep.
 	Keep(ctx context.Context, cases []Case[D]) error
 	// Decide decides about documents. It writes nothing. There is one answer for each case.
 	Decide(ctx context.Context, cases []Case[D], now time.Time) ([]Answer[D], error)

@@ -153,15 +153,15 @@ func (s *Rules) Questions(l Look[*schedule.Rule]) []Question {
 }
 
 // OutboxQuestions ask for lives whose outbox is of a time in [from, before] and has an entry of
-// the kind, the oldest first: at most limit of each collection. take gets one that this release
-// cannot read as nil; the log names it. Indexes: outbox of both collections; the kind is looked
+// the kind, the oldest first: at most limit of each collection, with the fields that tell of their
+// end alone. take gets one that this release cannot read as nil; the log names it. Indexes: outbox of both collections; the kind is looked
 // at in the documents.
 func (s *Tasks) OutboxQuestions(kind string, from, before time.Time, limit int, take func(l *OutboxLife, history bool)) []Question {
 	var out []Question
 	for _, coll := range []*mongo.Collection{s.tasks, s.history} {
 		out = append(out, Question{
 			coll: coll, filter: bson.D{d("outbox_at", bson.D{d("$gte", from), d("$lte", before)}), d("outbox.kind", kind), present},
-			sort: bson.D{d("outbox_at", 1)}, limit: limit, projection: outboxFields,
+			sort: bson.D{d("outbox_at", 1)}, limit: limit, projection: endFields,
 			take: func(raw bson.Raw) error {
 				t, err := decodeLife(raw, coll == s.history)
 				if err != nil {

@@ -22,6 +22,10 @@ var (
 		"worker_states.claimed_at", "worker_states.success_time", "worker_states.fail_time", "worker_states.unstarted")}
 	// Output is the state of a task with its result.
 	Output = Part{append(State.fields[:len(State.fields):len(State.fields)], d("result", 1))}
+	// Returned is what the executions of a task returned, or why they failed.
+	Returned = Part{fields("task_id", "generation", "status", "start_time", "finished_at", "error_info", "remark", "origin", "result",
+		"options.concurrent_worker_count", "worker_states.exec_id", "worker_states.worker_id", "worker_states.success_time",
+		"worker_states.fail_time", "worker_states.fail_kind", "worker_states.fail_reason", "worker_states.unstarted", "worker_states.returns")}
 )
 
 // of are the options of a query for that part of n documents, see byIDs.
@@ -59,6 +63,14 @@ func (s *Tasks) LastLivesOf(ctx context.Context, ids []string, part Part) (map[s
 // LastLivesPage is [Tasks.LastLives] of the first n of the tasks, with about [pageBytes] together. n is 0
 // without ids alone, or with an error: they are those that it has read before. Indexes: those of [Tasks.LastLives].
 func (s *Tasks) LastLivesPage(ctx context.Context, ids []string, part Part) (out map[string]*model.Task, n int, err error) {
+	return pageOf(ids, func(ids []string, most int) (map[string]*model.Task, int, error) {
+		return s.lastLives(ctx, ids, part, most)
+	})
+}
+
+// pageOf reads the first n of the ids with about [pageBytes] together. read stops when it has read so many bytes;
+// 0 = never.
+func pageOf(ids []string, read func(ids []string, most int) (found map[string]*model.Task, size int, err error)) (out map[string]*model.Task, n int, err error) {
 	const first = 8 // read whatever they have
 	out = map[string]*model.Task{}
 	for size, chunk := 0, first; n < len(ids) && size < pageBytes; {
@@ -68,12 +80,12 @@ func (s *Tasks) LastLivesPage(ctx context.Context, ids []string, part Part) (out
 			chunk = min(mostAtOnce, max(1, left/max(1, size/n)))
 		}
 		some := ids[n:min(n+chunk, len(ids))]
-		found, read, err := s.lastLives(ctx, some, part, left)
+		found, took, err := read(some, left)
 		if err != nil {
 			return out, n, err
 		}
-		size += read
-		whole := left == 0 || read < left
+		size += took
+		whole := left == 0 || took < left
 		for _, id := range some { // what was cut off is not in the order of the ids
 			t, there := found[id]
 			if !there && !whole {
@@ -114,18 +126,34 @@ func (s *Tasks) lastLives(ctx context.Context, ids []string, part Part, most int
 	if err != nil || len(last) == 0 {
 		return out, size, err
 	}
-	lives := slices.Collect(maps.Values(last))
-	err = readEach(ctx, s.history, doing, bson.D{d("_id", in(lives))}, part.of(len(lives)), func(doc bson.Raw) bool {
+	more, err := s.past(ctx, slices.Collect(maps.Values(last)), part, rest(most, size), func(doc bson.Raw, life *model.Task) {
+		if id, ok := doc.Lookup("task_id").StringValueOK(); ok {
+			out[id] = life
+		}
+	})
+	return out, size + more, err
+}
+
+// rest is what is left of most bytes, of which some are read; 0 = any number.
+func rest(most, size int) int {
+	if most == 0 {
+		return 0
+	}
+	return most - size
+}
+
+// past reads lives of the history. take gets one that cannot be read as nil. It stops when it has read so many bytes;
+// 0 = never.
+func (s *Tasks) past(ctx context.Context, lives []string, part Part, most int, take func(doc bson.Raw, life *model.Task)) (size int, err error) {
+	err = readEach(ctx, s.history, "reading the history of tasks", bson.D{d("_id", in(lives))}, part.of(len(lives)), func(doc bson.Raw) bool {
 		size += len(doc)
 		life, err := decodeLife(doc, true)
 		if err != nil {
 			s.complain(s.history, doc, err)
 			life = nil
 		}
-		if id, ok := doc.Lookup("task_id").StringValueOK(); ok {
-			out[id] = life
-		}
+		take(doc, life)
 		return most == 0 || size < most
 	})
-	return out, size, err
+	return size, err
 }

@@ -18,13 +18,14 @@ import (
 type OutboxLife struct {
 	*model.Task
 	InHistory bool
+	Returned  bool // the task has what its executions returned, which a look does not read
 }
 
 // Outboxes finds lives whose outbox is of a time in [from, before] and has an entry of one
 // of the kinds, the oldest first: about limit of each collection, or all of one moment where
 // those are more. Where there may be others, next is the time to go on from; it is later than
-// from, so whoever goes on gets past those that stay. Lives that this release cannot read are
-// left out, and the log says so.
+// from, so whoever goes on gets past those that stay. Only what tells of their ends is read of
+// them. Lives that this release cannot read are left out, and the log says so.
 // Indexes: outbox of both collections; the kinds are looked at in the documents.
 func (s *Tasks) Outboxes(ctx context.Context, kinds []string, from, before time.Time, limit int) (lives []OutboxLife, next time.Time, err error) {
 	at := bson.D{d("$gte", from), d("$lte", before)}
@@ -68,10 +69,6 @@ func (s *Tasks) EmptyOutboxes(ctx context.Context, before time.Time, limit int) 
 	return lives, nil
 }
 
-// outboxFields leave out what may be large and tells of no end. A run's checkpoint holds its call,
-// see endFields.
-var outboxFields = bson.D{d("args", 0), d("steps", 0)}
-
 // outboxPage is what was found of one collection.
 type outboxPage struct {
 	lives       []OutboxLife // without those that cannot be read
@@ -82,7 +79,7 @@ type outboxPage struct {
 // outboxes reads one page by the time of the marks; limit 0 = all. Index: outbox.
 func (s *Tasks) outboxes(ctx context.Context, coll *mongo.Collection, at any, which bson.E, limit int) (p outboxPage, err error) {
 	o := options.Find().SetSort(bson.D{d("outbox_at", 1)}).SetHint(IndexOutbox).SetLimit(int64(limit)).
-		SetProjection(outboxFields)
+		SetProjection(endFields)
 	err = readEach(ctx, coll, "looking for outcomes", bson.D{d("outbox_at", at), which, present}, o, func(doc bson.Raw) bool {
 		p.last, _ = doc.Lookup("outbox_at").TimeOK() // which the filter compared with a time
 		if p.n == 0 {

@@ -97,8 +97,9 @@ func TestEveryQueryAboutPlansReadsAnIndex(t *testing.T) {
 		require.NoError(t, st.Results.Put(ctx, results[:5]), "they are there")
 		for _, after := range []*repeat.Result{nil, results[32]} {
 			x.explain("find", func() {
-				found, err := st.Results.List(ctx, "-/p0003", store.Ended{}, false, after, 5)
+				found, more, err := st.Results.List(ctx, "-/p0003", store.ResultPage{After: after, Limit: 5})
 				require.NoError(t, err)
+				require.True(t, more)
 				require.Len(t, found, 5)
 			}).within(t, 10+4, 8+3)
 		}

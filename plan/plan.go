@@ -385,13 +385,19 @@ func (p *Plans) List(ctx context.Context, f Filter, after *repeat.Plan, limit in
 	return docs, bad.Err()
 }
 
-// Results returns at most limit results (1 to 1,000) of a plan, the oldest first. The list begins
+// Results returns at most limit results (1 to 1,000) of a plan, the oldest first. It returns fewer if they
+// have more than about 8 MiB together, but at least one unless the list is at its end. The list begins
 // behind the result after (nil = at the beginning): Results reads only its ID and At.
 func (p *Plans) Results(ctx context.Context, id string, after *repeat.Result, limit int) ([]repeat.Result, error) {
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
-	return p.store.Results.List(ctx, id, store.Ended{}, false, after, limit)
+	page, _, err := p.store.Results.List(ctx, id, store.ResultPage{After: after, Limit: limit})
+	var results []repeat.Result
+	for _, r := range page {
+		results = append(results, *r)
+	}
+	return results, err
 }
 
 // Cancel ends a plan: no step follows, and the task of the step that waits or runs is cancelled. Cancel

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -310,6 +311,34 @@ func TestAPlanThatBreaksBeforeItsNextTryIsERRORUntilItIsMended(t *testing.T) {
 	require.NoError(t, err)
 	w.drain(mstest.SkipTime())
 	require.Equal(t, repeat.StatusFinish, w.get(p.ID).Status)
+}
+
+// Whoever reads on behind the last result gets all of them, however large they are.
+func TestResultsAreReadAFewMegabytesAtATime(t *testing.T) {
+	w := newWorld(t)
+	p := w.publish(every("p", 1))
+	const n, each, page = 20, 600 << 10, 8 << 20
+	large := strings.Repeat("x", each)
+	var docs []any
+	for i := range n {
+		docs = append(docs, bson.D{{Key: "_id", Value: fmt.Sprintf("%s/%02d", p.ID, i)}, {Key: "plan", Value: p.ID}, {Key: "step", Value: int64(i)}, {Key: "at", Value: bson.DateTime(0)}, {Key: "result", Value: large}})
+	}
+	_, err := w.db.Collection("plan_results").InsertMany(t.Context(), docs)
+	require.NoError(t, err)
+	var all []repeat.Result
+	for after := (*repeat.Result)(nil); ; after = &all[len(all)-1] {
+		some, err := w.plans.Results(t.Context(), p.ID, after, 100)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(some)*each, page+each)
+		if len(some) == 0 {
+			break
+		}
+		all = append(all, some...)
+	}
+	require.Len(t, all, n)
+	for i, r := range all {
+		require.EqualValues(t, i, r.Step)
+	}
 }
 
 // The seed's participants: with concurrent_worker_count n each of n workers has a result.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -209,6 +210,40 @@ func TestAPlanThatIsErrorIsReset(t *testing.T) {
 	drain()
 	require.Regexp(t, `(?m)^status +FINISH$`, s.ok("plan", "show", "p").stdout)
 	require.Regexp(t, `(?s)PLAN_ERROR +the station is closed.* OK `, s.ok("plan", "results", "p").stdout)
+}
+
+func TestAPageOfLargeResultsIsShortAndLeadsToTheNext(t *testing.T) {
+	s := newSession(t)
+	s.ok("plan", "publish", "-f", s.file("plan_id: p\nstation: report\nplan_type: none\nmessages: [x]\n"))
+	const n = 20
+	large := strings.Repeat("x", 1<<20)
+	var docs []any
+	for i := range n {
+		docs = append(docs, bson.D{
+			{Key: "_id", Value: fmt.Sprintf("-/p/%d/x", i)}, {Key: "plan", Value: "-/p"}, {Key: "plan_id", Value: "p"}, {Key: "step", Value: int64(i)},
+			{Key: "state", Value: "OK"}, {Key: "at", Value: bson.DateTime(1000 * i)}, {Key: "result", Value: large},
+		})
+	}
+	_, err := database(t, s).Collection("plan_results").InsertMany(t.Context(), docs)
+	require.NoError(t, err)
+	var steps []int
+	for after := []string{}; ; {
+		var page struct {
+			Results []struct{ Step int }
+			Next    string
+		}
+		s.ok(append([]string{"plan", "results", "p", "-o", "json"}, after...)...).json(&page)
+		require.LessOrEqual(t, len(page.Results), 9)
+		for _, r := range page.Results {
+			steps = append(steps, r.Step)
+		}
+		if page.Next == "" {
+			break
+		}
+		after = []string{"--after", page.Next}
+	}
+	require.Len(t, steps, n)
+	require.IsIncreasing(t, steps)
 }
 
 func TestPlansSayWhenTheirStepsAre(t *testing.T) {

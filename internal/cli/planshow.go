@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -99,7 +100,7 @@ func planFields(doc *repeat.Plan, now time.Time) string {
 const planResultsHelp = `List what the participants of a plan's steps did, the oldest first. A step that needs several workers
 has a result of each; one that was started again has those of each try.
 
-One page is printed. If more results follow, the command prints the value of --after for the next
+One page is printed. It also ends when its results have about 8 MiB together. If more results follow, the command prints the value of --after for the next
 page; with -o json it is the field "next".`
 
 func (p *plansCommand) results() *cobra.Command {
@@ -123,17 +124,14 @@ func (p *plansCommand) results() *cobra.Command {
 				if _, err := c.plans.Get(ctx, id); err != nil {
 					return err
 				}
-				results, err := c.plans.Results(ctx, id, from, limit)
-				next := ""
-				if err == nil && len(results) == limit {
-					var more []repeat.Result
-					last := &results[limit-1]
-					if more, err = c.plans.Results(ctx, id, last, 1); len(more) > 0 {
-						next = view.Time(last.At) + " " + last.ID
-					}
-				}
+				results, more, err := c.store.Results.List(ctx, id, store.ResultPage{After: from, Limit: limit})
 				if err != nil {
 					return err
+				}
+				next := ""
+				if more {
+					last := results[len(results)-1]
+					next = view.Time(last.At) + " " + last.ID
 				}
 				return p.printResults(results, next, c.at)
 			})(cmd, args)
@@ -145,11 +143,10 @@ func (p *plansCommand) results() *cobra.Command {
 	return cmd
 }
 
-func (p *plansCommand) printResults(results []repeat.Result, next string, now time.Time) error {
+func (p *plansCommand) printResults(results []*repeat.Result, next string, now time.Time) error {
 	views := make([]json.RawMessage, len(results))
 	t := newTable("STEP", "TRY", "TIME OF THE STEP", "ENDED", "WORKER", "STATE", "RESULT")
-	for i := range results {
-		r := &results[i]
+	for i, r := range results {
 		var err error
 		if views[i], err = view.Stored(r, "id"); err != nil {
 			return err

@@ -74,7 +74,7 @@ func (v *visit) monthOfPlan(path string, plan document) (*month, error) {
 	end := first.AddDate(0, 1, 0)
 	m := calendarOf(first, now)
 	limit := strconv.Itoa(mostOfMonth)
-	results, err := v.get(path+"/results", url.Values{"from": {first.UTC().Format(time.RFC3339)}, "to": {end.UTC().Format(time.RFC3339)}, "sort": {"-at"}, "limit": {limit}})
+	results, err := v.get(path+"/results", url.Values{"from": {first.UTC().Format(time.RFC3339)}, "to": {end.UTC().Format(time.RFC3339)}, "sort": {"-at"}, "limit": {limit}, "outputs": {"false"}})
 	if err != nil {
 		return nil, err
 	}

@@ -61,19 +61,6 @@ func spanOf(p Page, oldest bool) (store.Span, error) {
 	return store.Span{Oldest: oldest, At: from.at, ID: from.id, Limit: p.Limit}, err
 }
 
-// paged reads a page after a place, nil = from the beginning, and tells after which place the next page
-// begins; nil = it is the last one.
-func paged[T any](limit int, after *T, read func(after *T, limit int) ([]*T, error)) (page []*T, next *T, err error) {
-	if page, err = read(after, limit); err != nil || len(page) < limit {
-		return page, nil, err
-	}
-	more, err := read(page[limit-1], 1)
-	if len(more) > 0 {
-		next = page[limit-1]
-	}
-	return page, next, err
-}
-
 // spanned reads a page of a list of spans, no farther than to the bound, and tells the token of the next page;
 // "" = it is the last one.
 func spanned[T any](ctx context.Context, span store.Span, bound func(context.Context, store.Span) (time.Time, error),

@@ -137,9 +137,10 @@ func answerPlans(plans []*repeat.Plan, unread store.Unread, next string, err err
 
 func (s *API) listResults(ctx context.Context, in *struct {
 	PlanPath
-	Sort string    `query:"sort" enum:"at,-at" default:"at" doc:"by the time of the result: - = the newest first"`
-	From time.Time `query:"from" doc:"of steps whose time is this or later"`
-	To   time.Time `query:"to" doc:"of steps whose time is before this"`
+	Sort    string    `query:"sort" enum:"at,-at" default:"at" doc:"by the time of the result: - = the newest first"`
+	From    time.Time `query:"from" doc:"of steps whose time is this or later"`
+	To      time.Time `query:"to" doc:"of steps whose time is before this"`
+	Outputs bool      `query:"outputs" default:"true" doc:"false: without what the participants returned. With it, a page also ends when it has about 8 MiB"`
 	Page
 }) (*resultList, error) {
 	from, err := placeOf(in.Token)
@@ -159,14 +160,7 @@ func (s *API) listResults(ctx context.Context, in *struct {
 	if from.id != "" {
 		after = &repeat.Result{ID: from.id, At: from.at}
 	}
-	results, next, err := paged(in.Limit, after, func(after *repeat.Result, limit int) ([]*repeat.Result, error) {
-		found, err := s.store.Results.List(ctx, in.id(), of, in.Sort == "-at", after, limit)
-		page := make([]*repeat.Result, len(found))
-		for i := range found {
-			page[i] = &found[i]
-		}
-		return page, err
-	})
+	results, more, err := s.store.Results.List(ctx, in.id(), store.ResultPage{Ended: of, Newest: in.Sort == "-at", After: after, Limit: in.Limit, States: !in.Outputs})
 	if err != nil {
 		return nil, err
 	}
@@ -177,8 +171,9 @@ func (s *API) listResults(ctx context.Context, in *struct {
 		}
 		out.Body.Results = append(out.Body.Results, document[repeat.Result]{doc})
 	}
-	if next != nil {
-		out.Body.Next = place{next.At, next.ID}.token()
+	if more {
+		last := results[len(results)-1]
+		out.Body.Next = place{last.At, last.ID}.token()
 	}
 	return out, nil
 }

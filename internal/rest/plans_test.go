@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -165,6 +166,41 @@ func TestResultsOfAPlanAreListedPageByPage(t *testing.T) {
 		require.Equal(t, []any{4.0, 3.0, 2.0, 1.0, 0.0}, w.pages(report+"/results?sort=-at&limit="+limit, "results", "result"), limit)
 	}
 	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", report+"/results?page_token=x", ""), "page_token")
+}
+
+// A hundred results may have a hundred megabytes.
+func TestAPageOfLargeResultsHasFewOfThem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok("POST", plans, fmt.Sprintf(later, "report"))
+	const n, each = 20, 1 << 20
+	large := strings.Repeat("x", each-300)
+	var docs []any
+	var all []any
+	for i := range n {
+		docs = append(docs, bson.D{
+			{Key: "_id", Value: fmt.Sprintf("-/report/%d/x", i)}, {Key: "plan", Value: "-/report"}, {Key: "plan_id", Value: "report"}, {Key: "step", Value: int64(i)},
+			{Key: "state", Value: "OK"}, {Key: "plan_time", Value: bson.DateTime(1000)}, {Key: "at", Value: bson.DateTime(1000 * i)}, {Key: "result", Value: large},
+		})
+		all = append(all, float64(i))
+	}
+	_, err := w.db.Collection("plan_results").InsertMany(t.Context(), docs)
+	require.NoError(t, err)
+	page := w.do("GET", report+"/results", "")
+	require.Equal(t, http.StatusOK, page.status)
+	require.Less(t, len(page.text), 10*each)
+	require.Len(t, page.body["results"], 9)
+	require.NotEmpty(t, page.body["next"])
+	require.Equal(t, all, w.pages(report+"/results?limit=100", "results", "step"))
+	slices.Reverse(all)
+	require.Equal(t, all, w.pages(report+"/results?sort=-at&limit=100", "results", "step"))
+
+	small := w.do("GET", report+"/results?outputs=false", "")
+	require.Less(t, len(small.text), each)
+	require.Len(t, small.body["results"], n)
+	require.Nil(t, small.body["next"])
+	require.Equal(t, "OK", at(small.body["results"], "0.state"))
+	require.Nil(t, at(small.body["results"], "0.result"))
 }
 
 func TestAPlanIsResetOnlyIfItIsAnError(t *testing.T) {

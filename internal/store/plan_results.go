@@ -73,25 +73,55 @@ func (s *Results) endOf(ctx context.Context, plan string, step time.Time) (end t
 	return end, nil
 }
 
-// List reads the results of a plan, the oldest or the newest first, behind the given one (nil = from the first).
-// Index: plan.
-func (s *Results) List(ctx context.Context, plan string, of Ended, newest bool, after *repeat.Result, limit int) ([]repeat.Result, error) {
+// ResultPage is a page of a plan's results.
+type ResultPage struct {
+	Ended  Ended
+	Newest bool           // the newest first
+	After  *repeat.Result // the page begins behind it; nil = at the first
+	Limit  int
+	States bool // without what the participants returned
+}
+
+// List reads a page of a plan's results. It ends at its limit, or when they have [pageBytes] together. more says that
+// there are others. Index: plan.
+func (s *Results) List(ctx context.Context, plan string, p ResultPage) (page []*repeat.Result, more bool, err error) {
 	order, over, from := 1, "$gt", "$gte"
-	if newest {
+	if p.Newest {
 		order, over, from = -1, "$lt", "$lte"
 	}
 	filter := bson.D{d("plan", plan)}
-	if ended := timeRange(of.From, of.Until); ended != nil {
+	if ended := timeRange(p.Ended.From, p.Ended.Until); ended != nil {
 		filter = append(filter, d("$and", bson.A{bson.D{d("at", ended)}}))
 	}
-	if after != nil {
-		filter = append(filter, d("at", bson.D{d(from, after.At)}), d("$or", bson.A{ // the first bounds the index
-			bson.D{d("at", bson.D{d(over, after.At)})},
-			bson.D{d("at", after.At), d("_id", bson.D{d(over, after.ID)})},
+	if p.After != nil {
+		filter = append(filter, d("at", bson.D{d(from, p.After.At)}), d("$or", bson.A{ // the first bounds the index
+			bson.D{d("at", bson.D{d(over, p.After.At)})},
+			bson.D{d("at", p.After.At), d("_id", bson.D{d(over, p.After.ID)})},
 		}))
 	}
-	return readAll[repeat.Result](ctx, s.planResults, "reading the results of the plan "+plan, filter,
-		options.Find().SetHint(indexPlan).SetSort(bson.D{d("plan", order), d("at", order), d("_id", order)}).SetLimit(int64(limit)))
+	// One more than the limit tells that there are others.
+	o := options.Find().SetHint(indexPlan).SetSort(bson.D{d("plan", order), d("at", order), d("_id", order)}).SetLimit(int64(p.Limit + 1))
+	if p.States {
+		o.SetProjection(bson.D{d("result", 0)})
+	}
+	doing := "reading the results of the plan " + plan
+	var unread error
+	bytes := 0
+	err = readEach(ctx, s.planResults, doing, filter, o, func(doc bson.Raw) bool {
+		if more = len(page) == p.Limit || bytes >= pageBytes; more {
+			return false
+		}
+		r := new(repeat.Result)
+		if unread = codec.Decode(doc, r); unread != nil {
+			return false
+		}
+		page, bytes = append(page, r), bytes+len(doc)
+		return true
+	})
+	if err == nil {
+		err = explain(unread, doing)
+	}
+	return page, more, err
 }
 
 // ResultFilter selects results that are published. A zero field selects all.

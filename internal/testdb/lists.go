@@ -34,7 +34,7 @@ var Lists = map[string][]string{
 		"plans?tenant=nobody&over=true", "plans?tenant=nobody&status=FINISH&sort=updated_at",
 		"plans?tenant=t5&plan_id=k00", "plans?tenant=t5&plan_id=k&status=CANCELLED", "plans?tenant=t5&plan_id=past&over=true&station=nobody",
 	},
-	"list-results":   {"plans/t5/k0000005/results", "plans/t5/k0000005/results?sort=-at", "plans/t5/k0000005/results?from=2026-01-02T00:00:00Z&to=2026-01-03T00:00:00Z", "plans/t5/k0000005/results?from=2100-01-01T00:00:00Z"},
+	"list-results":   {"plans/t5/k0000005/results", "plans/t5/k0000005/results?sort=-at", "plans/t5/k0000005/results?from=2026-01-02T00:00:00Z&to=2026-01-03T00:00:00Z", "plans/t5/k0000005/results?from=2100-01-01T00:00:00Z", "plans/t5/k0000005/results?outputs=false"},
 	"list-periodics": {"periodics", "periodics?tenant=t5", "periodics?tenant=nobody", "periodics?tenant=t5&name=k00"},
 	"list-runs": {
 		"runs", "runs?sort=nominal", "runs?status=SUCCESS", "runs?status=RUNNING", "runs?tenant=t5", "runs?tenant=rare", "runs?tenant=nobody&sort=nominal",

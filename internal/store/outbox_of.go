@@ -12,7 +12,7 @@ import (
 
 // endFields are what is read of a life that has ended: who is told of the end, and what is decided about it. Many
 // ends may wait, so what may be large is not among them: [Tasks.LivesPage] reads it of some.
-var endFields = fields("task_id", "generation", "tenant", "status", "created_at", "finished_at", "error_info", "remark", "origin", "trace",
+var endFields = fields("task_id", "generation", "tenant", "status", "created_at", "start_time", "finished_at", "error_info", "remark", "origin", "trace",
 	"outbox", "outbox_at", "worker_states.claimed_at", "worker_states.success_time", "worker_states.fail_time", "worker_states.fail_kind",
 	"worker_states.parked", "worker_states.unstarted",
 	"checkpoint.http_call", "worker_states.checkpoint.http_call", // of a run's call; of other checkpoints nothing

@@ -62,7 +62,7 @@ func (w *weighed) outcomes(n, bytes int) (tasks []*model.Task) {
 // asEnd is what a look reads of a task that has ended.
 func asEnd(t *model.Task, history bool) OutboxLife {
 	end := &model.Task{
-		ID: t.ID, Generation: t.Generation, Tenant: t.Tenant, Status: t.Status, CreatedAt: t.CreatedAt, FinishedAt: t.FinishedAt,
+		ID: t.ID, Generation: t.Generation, Tenant: t.Tenant, Status: t.Status, CreatedAt: t.CreatedAt, StartTime: t.StartTime, FinishedAt: t.FinishedAt,
 		ErrorInfo: t.ErrorInfo, Remark: t.Remark, Origin: t.Origin, Trace: t.Trace, Outbox: t.Outbox, OutboxAt: t.OutboxAt,
 	}
 	for _, w := range t.WorkerStates {

@@ -201,7 +201,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	life, endLife := context.WithCancel(ctx)
+	life, endLife := undated(ctx)
 	defer endLife()
 	defer context.AfterFunc(c.stopping, endLife)()
 	var seekers, keepers sync.WaitGroup
@@ -270,9 +270,20 @@ func (c *Consumer) upkeep() *upkeep.Keeper {
 		upkeep.Archive{Store: c.store})
 }
 
+// undated returns a context that ends with the given one and has its values, but no deadline. The driver gives up a wait
+// for change events that could last longer than the deadline leaves, and a call that ends with it looks like an outage.
+func undated(ctx context.Context) (context.Context, context.CancelFunc) {
+	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	return out, func() {
+		stop()
+		end(nil)
+	}
+}
+
 // prepare waits until the database can be worked on: schema and clock.
 func (c *Consumer) prepare(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := undated(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.stopping, cancel)()
 	for wait := c.health.NewBackOff(); ; wait.Sleep(ctx) {

@@ -52,8 +52,13 @@ func (c *Consumer) handlerGone(x *execution) {
 		c.wake.now()
 	}
 	c.slotFreed()
+	c.hurryLast()
+}
+
+// hurryLast writes the ends that gather if no more are about to come.
+func (c *Consumer) hurryLast() {
 	if c.held.idle() {
-		c.ends.Hurry() // no more ends are about to come
+		c.ends.Hurry()
 	}
 }
 
@@ -64,6 +69,7 @@ func (c *Consumer) slotsReleased(reopened bool) {
 	}
 	c.slotFreed()
 	c.startReady()
+	c.hurryLast()
 }
 
 // said is what a handler made of its task, and why its context had ended by then.

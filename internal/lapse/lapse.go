@@ -221,10 +221,11 @@ func (w *Watch) Next(ctx context.Context) (next time.Time, err error) {
 }
 
 // Observe watches the database until the first of the tasks that were left alone may be taken
-// over, or no lease is lapsed any more. A random part of the usual pause spreads the queries
+// over, or no lease is lapsed any more; not for longer than [longestScanPause], since meanwhile other leases
+// may lapse that nobody has to leave alone. A random part of the usual pause spreads the queries
 // of the fleet.
 func (w *Watch) Observe(ctx context.Context, left claim.LeftAlone) error {
-	until := w.cfg.Clock.Monotonic() + left.Wait + rand.N(w.scanPause())
+	until := w.cfg.Clock.Monotonic() + min(left.Wait, longestScanPause) + rand.N(w.scanPause())
 	for {
 		rest := until - w.cfg.Clock.Monotonic()
 		if rest <= 0 || !clock.Pause(ctx, min(rest, left.Every)) {

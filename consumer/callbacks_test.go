@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -60,4 +61,28 @@ func TestWhatADeliverySaysBecomesWhatItsTaskDoes(t *testing.T) {
 			require.Equal(t, lifecycle.Failed(failkind.Released, "no").After(time.Minute), out, "it waits for its turn, and says why")
 		}
 	}
+}
+
+// A receiver that asks for a retry in a second, at each attempt, gets as many days as any other.
+func TestAShortRetryAfterDoesNotUseUpTheRetriesOfADelivery(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	deliver := func(after time.Duration) time.Duration {
+		eff := lifecycle.ResolveOptions(deliveryDefaults)
+		task := lifecycle.NewTask(lifecycle.Draft{Type: input.CallbackType, Key: "k"}, now)
+		for !task.Status.Ended() {
+			at, exec := task.DueAt, strconv.Itoa(task.ErrorCount)
+			claimed, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: exec}, eff, at)
+			require.Empty(t, no)
+			err := deliveryError(&httpcall.VerdictError{Err: errors.New("busy"), Later: true, RetryAfter: after})
+			out := judge(claimed, lifecycle.Outcome{}.Result, err, nil, time.Hour, at)
+			task, err = lifecycle.Finish(claimed, exec, out, eff, at, 0)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 11, task.ErrorCount)
+		return task.FinishedAt.Sub(now)
+	}
+	days := deliver(0)
+	require.Greater(t, days, 3*24*time.Hour)
+	require.Equal(t, days, deliver(time.Second))
+	require.Greater(t, deliver(24*time.Hour), 9*24*time.Hour, "and a long one is honoured")
 }

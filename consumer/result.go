@@ -39,6 +39,7 @@ type verdict struct {
 	say    string
 	kind   model.FailKind // of the outcome; "" = it parks the task
 	delay  *time.Duration // before the next try; nil = as the strategy says
+	least  time.Duration  // before the next try, even if the strategy's delay is shorter
 	cancel bool           // the task, not only this execution
 	until  time.Time      // Park
 	wait   time.Duration  // ParkFor
@@ -61,6 +62,7 @@ func (v *verdict) outcome() lifecycle.Outcome {
 		text = v.err.Error()
 	}
 	out := lifecycle.Failed(v.kind, text)
+	out.AtLeast = v.least
 	if out.CancelTask = v.cancel; v.delay != nil {
 		out = out.After(*v.delay)
 	}
@@ -83,6 +85,13 @@ func PlanError(err error) error {
 func RetryAfter(d time.Duration, err error) error {
 	d = bounded(d)
 	return &verdict{err: err, say: fmt.Sprintf("retry after %v", d), kind: failkind.Error, delay: &d}
+}
+
+// RetryNotBefore is an error whose retry delay is at least d: d, or the strategy's delay if that is
+// longer. It counts as an error. A negative d means 0; the maximum is ten years.
+func RetryNotBefore(d time.Duration, err error) error {
+	d = bounded(d)
+	return &verdict{err: err, say: fmt.Sprintf("retry not before %v", d), kind: failkind.Error, least: d}
 }
 
 // Snooze releases the task and makes it due again after d. It counts neither as an error nor as

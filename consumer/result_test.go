@@ -33,6 +33,8 @@ func TestWhatAHandlerReturnedDecidesTheOutcome(t *testing.T) {
 		{"fatal, found through wrapping", fmt.Errorf("mail: %w", Fatal(plain)), nil, lifecycle.Outcome{Kind: failkind.Fatal, Reason: "it broke"}},
 		{"retry after", RetryAfter(fifteen, plain), nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke", Delay: &fifteen}},
 		{"retry after a negative time", RetryAfter(-fifteen, plain), nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke", Delay: &zero}},
+		{"retry not before", RetryNotBefore(fifteen, plain), nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke", AtLeast: fifteen}},
+		{"retry not before a negative time", RetryNotBefore(-fifteen, plain), nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke"}},
 		{"snooze", Snooze(fifteen), nil, lifecycle.Outcome{Kind: failkind.Released, Reason: "snoozed for 15s", Delay: &fifteen}},
 		{"release", Release(), nil, lifecycle.Outcome{Kind: failkind.Released, Reason: "released by the handler"}},
 		{"cancel", Cancel("no longer needed"), nil, lifecycle.Outcome{Kind: failkind.Cancelled, Reason: "no longer needed", CancelTask: true}},
@@ -82,7 +84,7 @@ func TestOnlyAPlainErrorIsRetriedInsideTheExecution(t *testing.T) {
 	require.True(t, retryableHere(plain))
 	require.True(t, retryableHere(&panicError{}))
 	require.True(t, retryableHere(TimedOut(plain)))
-	for _, err := range []error{Fatal(plain), RetryAfter(1, plain), Snooze(1), Release(), Cancel(""), Park(time.Now()), ParkFor(1), &undecodableError{what: "x", err: plain}} {
+	for _, err := range []error{Fatal(plain), RetryAfter(1, plain), RetryNotBefore(1, plain), Snooze(1), Release(), Cancel(""), Park(time.Now()), ParkFor(1), &undecodableError{what: "x", err: plain}} {
 		require.False(t, retryableHere(fmt.Errorf("wrapped: %w", err)), "%v", err)
 	}
 }
@@ -111,6 +113,8 @@ func TestTimesThatHandlersSayLieWithinTenYears(t *testing.T) {
 	for _, err := range []error{Snooze(math.MaxInt64), snooze(math.MaxInt64, "busy"), RetryAfter(math.MaxInt64, errors.New("it broke"))} {
 		require.Equal(t, input.MaxDuration, *judge(&model.Task{}, bson.RawValue{}, err, nil, time.Hour, now).Delay, "%v", err)
 	}
+	endless := RetryNotBefore(math.MaxInt64, errors.New("it broke"))
+	require.Equal(t, input.MaxDuration, judge(&model.Task{}, bson.RawValue{}, endless, nil, time.Hour, now).AtLeast)
 	require.EqualError(t, Snooze(math.MaxInt64), "snoozed for "+input.MaxDuration.String())
 }
 

@@ -47,7 +47,7 @@ func verdict(err error) error {
 	case v.NotHere:
 		return consumer.NotHere(err)
 	case v.Later:
-		return consumer.RetryAfter(v.RetryAfter, err)
+		return consumer.RetryNotBefore(v.RetryAfter, err)
 	case v.Fatal:
 		return consumer.Fatal(err)
 	default:

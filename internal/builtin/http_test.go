@@ -162,7 +162,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	for s, honoured := range map[int]bool{503: true, 429: true, 408: true, 500: true, 404: false} {
 		status = s
 		_, err := callArgs(t, `{"url":"`+url+`"}`)
-		require.Equal(t, honoured, strings.HasPrefix(err.Error(), "retry after 7s: "), "%d: %v", s, err)
+		require.Equal(t, honoured, strings.HasPrefix(err.Error(), "retry not before 7s: "), "%d: %v", s, err)
 	}
 }
 

@@ -200,7 +200,7 @@ type VerdictError struct {
 	Fatal      bool          // no retry helps
 	NotHere    bool          // this process lacks a key; another may have it
 	Busy       bool          // the receiver has its share of calls: later, at no cost
-	Later      bool          // the receiver asked for a retry after RetryAfter
+	Later      bool          // the receiver wants no retry before RetryAfter has passed
 	RetryAfter time.Duration // with Later and Busy
 }
 

@@ -20,6 +20,8 @@ type Outcome struct {
 	Reason string         // of a bad end
 	// Delay before the next try. nil: for an error the retry strategy's, else none.
 	Delay *time.Duration
+	// AtLeast is the shortest delay after an error: it applies if the retry strategy's is shorter.
+	AtLeast time.Duration
 	// CancelTask is set when the handler asks for the task to be cancelled.
 	CancelTask bool
 	// NoCallback is set by a success that wants nobody told, whatever is configured: the
@@ -152,7 +154,7 @@ func fail(t *model.Task, w *model.WorkerState, out Outcome, eff Effective, now t
 	case Costs(out.Kind):
 		t.ErrorCount++
 		t.ErrorInfo = w.FailReason
-		delay = RetryDelay(eff.Retry, t.ErrorCount, random)
+		delay = max(RetryDelay(eff.Retry, t.ErrorCount, random), out.AtLeast)
 		if out.Kind == failkind.Error || out.Kind == failkind.Panic {
 			t.UndecodableSince = time.Time{} // a handler ran, so a worker did decode them
 		}

@@ -26,7 +26,7 @@ import (
 //	handler …        and by the handlers: only workers know them, and what they left in the task
 //	claim w [pulled] w becomes an execution; take w: ends what lapsed and claims, in one write
 //	ping w           extends the lease of w's execution
-//	finish w ok [result=] [quiet] | error | fatal | panic | timeout | snooze 5s | retry-after 5s | release | unstarted | cancel | undecodable
+//	finish w ok [result=] [quiet] | error | fatal | panic | timeout | snooze 5s | retry-after 5s | not-before 5s | release | unstarted | cancel | undecodable
 //	deliver ok|failed   the callback's delivery has ended; carried-out: the outbox is empty
 //	park w 1h [quiet]        expire, leave, cancel, abort, retry, resolve, release, repair
 //	conclude Success|Failure|Pending [result=] [why=]   what the task waits for has ended

@@ -169,6 +169,10 @@ func (a scenarioCommand) outcome(t *model.Task, now time.Time) Outcome {
 		return Failed(failkind.Released, "snoozed").After(a.Duration(a.Word(2)))
 	case "retry-after":
 		return Failed(failkind.Error, "later").After(a.Duration(a.Word(2)))
+	case "not-before":
+		out := Failed(failkind.Error, "later")
+		out.AtLeast = a.Duration(a.Word(2))
+		return out
 	case "unstarted":
 		return NotStarted("given back")
 	case "release":

@@ -27,8 +27,8 @@ type CallbackConfig struct {
 	SecretKey string
 
 	// Concurrency limits the callbacks that this process delivers concurrently, within the
-	// consumer's own Concurrency. A receiver that does not answer gets at most a quarter of it;
-	// its waiting callbacks are retried five times a second. Defaults to 50.
+	// consumer's own Concurrency. A receiver that does not answer within two seconds gets
+	// at most a quarter of it; its waiting callbacks are retried five times a second. Defaults to 50.
 	Concurrency int
 
 	// Timeout limits each call of a receiver. Defaults to 15 s.

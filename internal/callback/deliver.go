@@ -143,9 +143,9 @@ func (d *Deliverer) call(ctx context.Context, target *model.CallbackTarget, secu
 	call.Admit = func(host string) (func(bool), error) {
 		leave, wait := d.receivers.enter(host, d.Store.Local().Monotonic())
 		if leave == nil {
-			return nil, &httpcall.VerdictError{Err: fmt.Errorf("%s: the receiver does not answer, and its share of concurrent calls is in use", target), Busy: true, RetryAfter: wait}
+			return nil, &httpcall.VerdictError{Err: fmt.Errorf("%s: the receiver does not answer within %v, and its share of concurrent calls is in use", target, slowAfter), Busy: true, RetryAfter: wait}
 		}
-		return leave, nil
+		return func(answered bool) { leave(answered, d.Store.Local().Monotonic()) }, nil
 	}
 	out, err := d.caller.Do(ctx, call)
 	if err != nil {

@@ -8,12 +8,14 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	wire "github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
@@ -42,7 +44,13 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	st, err := store.Open(store.Config{Database: testdb.New(t)})
+	return benchBy(t, clock.System())
+}
+
+// benchBy is [newBench] by a clock of the process.
+func benchBy(t *testing.T, local clock.Clock) *bench {
+	t.Helper()
+	st, err := store.Open(store.Config{Database: testdb.New(t), Clock: local})
 	require.NoError(t, err)
 	require.NoError(t, st.Ready(t.Context()))
 	require.NoError(t, st.ReadClock(t.Context()))
@@ -312,4 +320,38 @@ func TestATaskThatIsGoneEndsItsDelivery(t *testing.T) {
 	_, err := b.deliver(t.Context(), task)
 	require.True(t, verdict(t, err).Fatal)
 	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+// It holds a place of the process for as long as one that does not answer.
+func TestAReceiverThatAnswersSlowlyGetsItsShare(t *testing.T) {
+	clk := testdb.NewClock()
+	b := benchBy(t, clk)
+	inside, gate := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int32
+	url := receiver(t, func(http.ResponseWriter, *http.Request) {
+		switch calls.Add(1) {
+		case 1:
+			clk.Move(slowAfter + time.Millisecond)
+		case 2:
+			close(inside)
+			<-gate
+		}
+	})
+	d := NewDeliverer(Config{Store: b.store, Types: b.types, Concurrency: 4})
+	defer d.Close()
+	task := b.ended("k", hook(url), lifecycle.Outcome{})
+	deliver := func() error {
+		_, err := d.Deliver(t.Context(), lifecycle.DeliveryArgs{TaskID: task.ID, Generation: task.Generation})
+		return err
+	}
+	require.NoError(t, deliver(), "slow, but delivered")
+	second := make(chan error, 1)
+	go func() { second <- deliver() }()
+	<-inside
+	err := deliver()
+	close(gate)
+	require.True(t, verdict(t, err).Busy, "%v", err)
+	require.NoError(t, <-second)
+	require.NoError(t, deliver(), "it is quick again")
+	require.Empty(t, d.receivers.hosts)
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// receivers keeps one that does not answer from taking all the slots of a process: each
-// call of it holds one for the whole timeout, while those of others would take
-// milliseconds. As long as its last call went unanswered, only so many are made at once,
+// receivers keeps one that does not answer, or answers slowly, from taking all the slots of a
+// process: each call of it holds one for up to the whole timeout, while those of others would take
+// milliseconds. As long as its last call was not answered quickly, only so many are made at once,
 // and the deliveries beyond get turns, one after the other: each costs the database two
 // writes to be put off, so what they cost must not grow with how many there are.
 type receivers struct {
@@ -20,11 +20,13 @@ type receivers struct {
 
 type host struct {
 	calls  int
-	silent bool
+	silent bool          // its last call got no answer, or a slow one
 	next   time.Duration // the first turn that nobody has, by the monotonic clock
 }
 
 const (
+	// slowAfter is the longest that a call may take without a limit on its receiver.
+	slowAfter = 2 * time.Second
 	// remembered bounds the hosts that are known: beyond it all are forgotten, and learned again.
 	remembered = 10_000
 	// firstTurn is how long a delivery waits, at least, for its turn at a silent receiver.
@@ -38,9 +40,9 @@ const (
 	lastTurn = 2 * time.Hour
 )
 
-// enter begins a call; leave ends it. leave is nil when the host is silent and has its
-// share: then wait is how long the delivery waits for its turn.
-func (r *receivers) enter(name string, now time.Duration) (leave func(answered bool), wait time.Duration) {
+// enter begins a call. leave ends it, and is told whether it was answered, and the time. leave is nil
+// when the host is silent and has its share: then wait is how long the delivery waits for its turn.
+func (r *receivers) enter(name string, now time.Duration) (leave func(answered bool, left time.Duration), wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.hosts[name]
@@ -55,12 +57,12 @@ func (r *receivers) enter(name string, now time.Duration) (leave func(answered b
 		return nil, h.turn(now)
 	}
 	h.calls++
-	return func(answered bool) {
+	return func(answered bool, left time.Duration) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		h.calls--
-		h.silent = !answered
-		if h.calls == 0 && answered && r.hosts[name] == h {
+		h.silent = !answered || left-now > slowAfter
+		if h.calls == 0 && !h.silent && r.hosts[name] == h {
 			delete(r.hosts, name)
 		}
 	}, 0

@@ -15,7 +15,7 @@ func TestASilentReceiverGetsAShareAndTheOthersAreFree(t *testing.T) {
 		leave, wait := r.enter(name, 0)
 		require.NotNil(t, leave)
 		require.Zero(t, wait)
-		return leave
+		return func(answered bool) { leave(answered, slowAfter) }
 	}
 	refused := func(name, why string) {
 		t.Helper()
@@ -48,7 +48,7 @@ func TestTheQueueOfASilentReceiverIsTriedAtARateOfItsOwn(t *testing.T) {
 	tries := func(queue int) (n int) {
 		r := receivers{most: 1}
 		leave, _ := r.enter("dead", 0)
-		leave(false)
+		leave(false, 0)
 		_, _ = r.enter("dead", 0) // a call that takes as long as this test
 		due := make([]time.Duration, queue)
 		for at := time.Duration(0); at < time.Hour; at += time.Second {
@@ -88,11 +88,11 @@ func TestHostsAreNotRememberedForEver(t *testing.T) {
 	for i := range 3 * remembered {
 		leave, _ := r.enter(string(rune('a'+i%26))+string(rune(i)), 0)
 		require.NotNil(t, leave)
-		leave(false)
+		leave(false, 0)
 	}
 	require.LessOrEqual(t, len(r.hosts), remembered)
 	leave, _ := r.enter("fine", 0)
 	require.NotNil(t, leave)
-	leave(true)
+	leave(true, 0)
 	require.NotContains(t, r.hosts, "fine", "who answers needs no remembering")
 }

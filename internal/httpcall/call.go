@@ -30,8 +30,8 @@ type Call struct {
 	Keep      int           // bytes of the answer's body in the [Answer]
 	Redirects *int          // how many are followed; nil = 5 for GET and HEAD, 0 for anything else
 	SameHost  bool          // no redirect to another host is followed
-	// Admit is asked before the call whether the host may get one more. leave is told whether it
-	// answered. nil admits all.
+	// Admit is asked before the call whether the host may get one more. leave is told, once the answer has been
+	// read, whether it came in time. nil admits all.
 	Admit func(host string) (leave func(answered bool), err error)
 
 	Expect        []StatusRange // of a success; empty = 2xx
@@ -83,12 +83,13 @@ func (c *Caller) Do(ctx context.Context, call Call) (Answer, error) {
 	client := *c.client
 	client.CheckRedirect = c.redirectPolicy(&call)
 	res, err := client.Do(req)
-	leave(err == nil)
 	if err != nil {
+		leave(false)
 		return Answer{}, unanswered(ctx, what, &call, err)
 	}
 	defer func() { _ = res.Body.Close() }() // nothing can be lost: it was read
 	out, err := readAnswer(res, call.Keep)
+	leave(ctx.Err() == nil)
 	expected := expects(call.Expect, res.StatusCode)
 	switch {
 	case err != nil && (!expected || !call.StatusDecides):

@@ -3,7 +3,6 @@ package producer
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -43,6 +42,7 @@ func (p *Producer) lookWith(ctx context.Context, outs []*outgoing, read readTask
 	}
 	tasks, err := read(ctx, ids)
 	now := p.room.Store.Clock.Now()
+	changed := map[string]bool{}
 	for _, o := range outs {
 		t := tasks[o.task.ID]
 		switch {
@@ -54,7 +54,9 @@ func (p *Producer) lookWith(ctx context.Context, outs []*outgoing, read readTask
 			o.sent = Sent{ID: t.ID, Generation: t.Generation, Status: t.Status}
 			if o.exists != 0 {
 				after, err := lifecycle.SendAgain(t, o.draft, o.exists, now)
-				o.again = err != nil || after != t // what is refused now may not be when it is carried out
+				// What is refused now may not be when it is carried out, or after the change of an earlier item.
+				o.again = err != nil || after != t || changed[t.ID]
+				changed[t.ID] = o.again
 			}
 		}
 	}
@@ -89,20 +91,32 @@ func (p *Producer) sendAgain(ctx context.Context, o *outgoing) {
 	o.err = reappeared(o)
 }
 
-// sendAllAgain does it for many, a few at a time.
+// sendAllAgain does it for many tasks, a few at a time. The items of one task follow one another, so the last wins.
 func (p *Producer) sendAllAgain(ctx context.Context, outs []*outgoing) {
-	todo := slices.DeleteFunc(slices.Clone(outs), func(o *outgoing) bool { return o.err != nil || !o.again })
-	next := make(chan *outgoing)
+	ofTask := map[string][]*outgoing{}
+	var todo []string
+	for _, o := range outs {
+		if o.err != nil || !o.again {
+			continue
+		}
+		if ofTask[o.task.ID] == nil {
+			todo = append(todo, o.task.ID)
+		}
+		ofTask[o.task.ID] = append(ofTask[o.task.ID], o)
+	}
+	next := make(chan []*outgoing)
 	var workers sync.WaitGroup
 	for range min(parallelChanges, len(todo)) {
 		workers.Go(func() {
-			for o := range next {
-				p.sendAgain(ctx, o)
+			for items := range next {
+				for _, o := range items {
+					p.sendAgain(ctx, o)
+				}
 			}
 		})
 	}
-	for _, o := range todo {
-		next <- o
+	for _, id := range todo {
+		next <- ofTask[id]
 	}
 	close(next)
 	workers.Wait()

@@ -173,3 +173,36 @@ func TestAManyErrorNamesAFewAndCountsTheRest(t *testing.T) {
 	}
 	require.EqualError(t, e, "5 of 9 tasks failed: item 0: no; item 1: no; item 2: no; and 2 more")
 }
+
+func TestOfTheItemsOfOneKeyTheLastWins(t *testing.T) {
+	b := setup(t)
+	const keys, each = 20, 8
+	for _, name := range []string{"new", "existing"} {
+		var many []Item[mail]
+		for i := range keys * each {
+			many = append(many, Item[mail]{Args: mail{To: fmt.Sprint(name, i)}, Options: []Option{Key(fmt.Sprint(i / each)), OnExisting(model.UpdateArgs)}})
+		}
+		_, err := SendMany(t.Context(), b.p, mailType, many)
+		require.NoError(t, err)
+		for key := range keys {
+			doc := b.get(model.TaskID("", "mail", fmt.Sprint(key)))
+			require.JSONEq(t, fmt.Sprintf(`{"to":"%s%d"}`, name, each*key+each-1), string(codec.ValueJSON(doc.Args)))
+		}
+	}
+}
+
+func TestAnItemUpdatesTheLifeThatAnEarlierItemBegan(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{To: "ann"}, Key("k"))
+	b.Run(s.ID, lifecycle.Failed(failkind.Fatal, "no such user"))
+	sent, err := SendMany(t.Context(), b.p, mailType, []Item[mail]{
+		{Args: mail{To: "bob"}, Options: []Option{Key("k"), OnExisting(model.UpdateArgs)}},
+		{Args: mail{To: "eve"}, Options: []Option{Key("k"), OnExisting(model.RestartFailed)}},
+		{Args: mail{To: "dan"}, Options: []Option{Key("k"), OnExisting(model.UpdateArgs)}},
+	})
+	require.NoError(t, err)
+	require.Equal(t, []model.Status{model.StatusFailure, model.StatusNew, model.StatusNew}, []model.Status{sent[0].Status, sent[1].Status, sent[2].Status})
+	require.True(t, sent[1].Created)
+	require.False(t, sent[2].Created)
+	require.JSONEq(t, `{"to":"dan"}`, string(codec.ValueJSON(b.get(s.ID).Args)))
+}

@@ -94,11 +94,11 @@ type Item[A any] struct {
 }
 
 // SendMany stores many tasks of a type, thousands in each round trip, and returns one Sent for
-// each, in the order of the items. It validates all items before it writes any. If some items
-// fail, the error is a *[ManyError] that names them; all others are stored. If ctx carries a
-// session, the caller's transaction stores all or none. If another client's open transaction
-// has sent one of the keys, SendMany first stores all other items, then waits for that key as
-// [Send] does.
+// each, in the order of the items. Items with the same key apply in that order. It validates all
+// items before it writes any. If some items fail, the error is a *[ManyError] that names them;
+// all others are stored. If ctx carries a session, the caller's transaction stores all or none.
+// If another client's open transaction has sent one of the keys, SendMany first stores all other
+// items, then waits for that key as [Send] does.
 func SendMany[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], items []Item[A]) ([]Sent, error) {
 	many := p.newMany(len(items))
 	for _, it := range items {

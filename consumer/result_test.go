@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -130,4 +131,10 @@ func TestParkIsNoOutcome(t *testing.T) {
 	require.False(t, parked)
 	_, parked = parkedUntil(nil, at)
 	require.False(t, parked)
+}
+
+func TestAResultMayBeAFloatBeyondTheIntegers(t *testing.T) {
+	r, err := encodeResult(struct{ Area float64 }{1e19})
+	require.NoError(t, err, "the work was done")
+	require.JSONEq(t, `{"Area":10000000000000000000}`, string(codec.ValueJSON(r)))
 }

@@ -29,7 +29,7 @@ const (
 )
 
 // EncodeValue turns a Go value into what is stored: the BSON equal of its JSON form,
-// integers as int64. A [model.None], a nil or a JSON null is the zero RawValue. field names
+// integers as int64, or as a double if that keeps every digit of a larger one. A [model.None], a nil or a JSON null is the zero RawValue. field names
 // the value in errors; limit is the greatest size in bytes.
 func EncodeValue(field string, v any, limit int) (bson.RawValue, error) {
 	return encodeAny(field, v, limit, false)
@@ -145,11 +145,13 @@ func (e *valueEncoder) value(dst []byte, depth int) (bsoncore.Type, []byte, erro
 
 func (e *valueEncoder) number(dst []byte, s string) (bsoncore.Type, []byte, error) {
 	if !strings.ContainsAny(s, ".eE") && s != "-0" { // which is a float's
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			return 0, nil, e.fail("is the integer %s, which does not fit 64 bits; send it as a string", safetext.Clip(s, 40))
+		if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return bsoncore.TypeInt64, bsoncore.AppendInt64(dst, n), nil
 		}
-		return bsoncore.TypeInt64, bsoncore.AppendInt64(dst, n), nil
+		if f, err := strconv.ParseFloat(s, 64); err == nil && string(appendDouble(nil, f)) == s {
+			return bsoncore.TypeDouble, bsoncore.AppendDouble(dst, f), nil
+		}
+		return 0, nil, e.fail("is the integer %s, which does not fit 64 bits; send it as a string", safetext.Clip(s, 40))
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
@@ -268,7 +270,7 @@ func appendJSON(dst []byte, v bsoncore.Value) []byte {
 		if math.IsNaN(f) || math.IsInf(f, 0) {
 			return AppendJSONString(dst, strconv.FormatFloat(f, 'g', -1, 64))
 		}
-		return strconv.AppendFloat(dst, f, 'g', -1, 64)
+		return appendDouble(dst, f)
 	case bsoncore.TypeDateTime:
 		return AppendJSONString(dst, time.UnixMilli(v.DateTime()).UTC().Format(clock.Format))
 	case bsoncore.TypeBinary:
@@ -281,6 +283,16 @@ func appendJSON(dst []byte, v bsoncore.Value) []byte {
 	default:
 		return AppendJSONString(dst, v.String())
 	}
+}
+
+// appendDouble writes a double as encoding/json does: below 1e21 without an exponent. So what looks like an integer
+// also decodes into one.
+func appendDouble(dst []byte, f float64) []byte {
+	format := byte('f')
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	return strconv.AppendFloat(dst, f, format, -1, 64)
 }
 
 func appendJSONElements(dst []byte, doc []byte, open, end byte) []byte {

@@ -166,6 +166,8 @@ func TestValuesThatCannotBeStoredAreRefusedWithTheirPath(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`{"items":[1,{"n":9223372036854775808}]}`, "args.items[1].n is the integer 9223372036854775808, which does not fit 64 bits"},
 		{`{"n":-9223372036854775809}`, "args.n is the integer"},
+		{`{"n":18446744073709551615}`, "args.n is the integer"},
+		{`{"n":1000000000000000000000}`, "args.n is the integer"},
 		{`[1e400]`, "args[0] is the number 1e400"},
 		{`{"a":{"b":1,"b":2}}`, "args.a.b occurs twice"},
 		{`{"a":{"b":1,"\u0062":2}}`, "args.a.b occurs twice"},
@@ -209,4 +211,36 @@ func TestValuesOfOtherWritersAreReadable(t *testing.T) {
 	require.True(t, json.Valid(got), "%s", got)
 	require.JSONEq(t, `{"when":"2026-01-01T00:00:00.000Z","bin":"AQI=","id":"0123456789abcdef01234567","nan":"NaN","inf":"-Inf","n":7,
 		"re":"{\"$regularExpression\":{\"pattern\":\"a\",\"options\":\"\"}}","bad":"\ufffd\"\n"}`, string(got))
+}
+
+// encoding/json writes doubles below 1e21 without an exponent, so the larger of them look like integers beyond 64 bits.
+func TestDoublesAreStoredAndWrittenAsEncodingJSONWritesThem(t *testing.T) {
+	check := func(t require.TestingT, f float64) {
+		want, err := json.Marshal(f)
+		require.NoError(t, err)
+		stored, err := EncodeValue("args", f, input.MaxArgsBytes)
+		require.NoError(t, err, "%s", want)
+		got := ValueJSON(stored)
+		if abs := math.Abs(f); abs == 0 || abs >= 1e-6 && abs < 1e21 {
+			require.Equal(t, string(want), string(got))
+		}
+		var back float64
+		require.NoError(t, DecodeValue(stored, &back))
+		require.Equal(t, math.Float64bits(f), math.Float64bits(back), "%s: %s", want, got)
+	}
+	for _, f := range []float64{1e6, 1e18, 1 << 63, -1 << 63, -9.3e18, 1<<64 - 2048, 1e19, 1e20, math.Nextafter(1e21, 0), 1e21, 1e22, 1.5e6, 1e-6, 1e-7, math.Copysign(0, -1), math.MaxFloat64, math.SmallestNonzeroFloat64} {
+		check(t, f)
+	}
+	rapid.Check(t, func(r *rapid.T) {
+		check(r, rapid.Float64().Filter(func(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }).Draw(r, "f"))
+		check(r, rapid.Float64Range(1<<62, 2e21).Draw(r, "large"))
+	})
+	single, err := EncodeValue("args", float32(1.2345679e19), input.MaxArgsBytes)
+	require.NoError(t, err)
+	require.Equal(t, bson.TypeDouble, single.Type)
+	whole, err := EncodeValue("args", uint64(1e19), input.MaxArgsBytes)
+	require.NoError(t, err)
+	var n uint64
+	require.NoError(t, DecodeValue(whole, &n))
+	require.Equal(t, uint64(1e19), n)
 }

@@ -25,9 +25,9 @@ func (p *Producer) lookUp(ctx context.Context, existing []*outgoing) (gone []*ou
 			policy = append(policy, o)
 		}
 	}
-	// What is left alone needs two fields read; a decision needs the whole document.
+	// Neither needs what may be large: a change reads the whole task again, see sendAgain.
 	gone = p.lookWith(ctx, alone, p.room.Store.Tasks.Lives)
-	return append(gone, p.lookWith(ctx, policy, p.room.Store.Tasks.ByIDs)...)
+	return append(gone, p.lookWith(ctx, policy, p.room.Store.Tasks.States)...)
 }
 
 type readTasks func(ctx context.Context, ids []string) (map[string]*model.Task, error)

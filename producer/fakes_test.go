@@ -23,14 +23,15 @@ func (c offClock) Monotonic() time.Duration { return clock.System().Monotonic() 
 
 // commandCounter counts the commands that a producer of its own client sends.
 type commandCounter struct {
-	mu     sync.Mutex
-	counts map[string]int
+	mu      sync.Mutex
+	counts  map[string]int
+	largest int // answer, in bytes
 }
 
 func (c *commandCounter) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.counts = map[string]int{}
+	c.counts, c.largest = map[string]int{}, 0
 }
 
 func (c *commandCounter) count(name string) int {
@@ -45,6 +46,10 @@ func (c *commandCounter) watch(t *testing.T) func(*Config) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.counts[e.CommandName]++
+	}, Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.largest = max(c.largest, len(e.Reply))
 	}}
 	return func(cfg *Config) {
 		cfg.Database = ownClient(t, testdb.URI(t), options.Client().SetMonitor(monitor)).Database(cfg.Database.Name())

@@ -3,6 +3,7 @@ package producer
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -205,4 +207,23 @@ func TestAnItemUpdatesTheLifeThatAnEarlierItemBegan(t *testing.T) {
 	require.True(t, sent[1].Created)
 	require.False(t, sent[2].Created)
 	require.JSONEq(t, `{"to":"dan"}`, string(codec.ValueJSON(b.get(s.ID).Args)))
+}
+
+// The number of items bounds no read: what is stored may be much larger than what is sent.
+func TestASendManyReadsTheTasksThatItChangesOneByOne(t *testing.T) {
+	counter := new(commandCounter)
+	b := setup(t, counter.watch(t))
+	const n, size = 8, 100_000
+	for _, it := range items(n) {
+		s := b.send(it.Args, it.Options...)
+		b.Run(s.ID, lifecycle.Success(fakeworker.Value(t, strings.Repeat("x", size))))
+	}
+	counter.reset()
+	sent, err := SendMany(t.Context(), b.p, mailType, items(n, OnExisting(model.RestartSucceeded)))
+	require.NoError(t, err)
+	for _, s := range sent {
+		require.True(t, s.Created)
+	}
+	require.Greater(t, counter.largest, size, "a change reads the whole task")
+	require.Less(t, counter.largest, 2*size)
 }

@@ -44,12 +44,14 @@ func (p *Producer) lookWith(ctx context.Context, outs []*outgoing, read readTask
 	now := p.room.Store.Clock.Now()
 	changed := map[string]bool{}
 	for _, o := range outs {
-		t := tasks[o.task.ID]
+		t, there := tasks[o.task.ID]
 		switch {
 		case err != nil:
 			o.err = err
-		case t == nil:
+		case !there:
 			gone = append(gone, o)
+		case t == nil:
+			o.err = store.CannotRead(o.task.ID)
 		default:
 			o.sent = Sent{ID: t.ID, Generation: t.Generation, Status: t.Status}
 			if o.exists != 0 {

@@ -131,3 +131,28 @@ func TestALifeThatWaitsForItsRetryIsKeptWhenANewOneBegins(t *testing.T) {
 	require.ErrorIs(t, w.err, ErrNotFound, "that life never ends, so nobody waits for it")
 	require.ErrorContains(t, w.err, "a new life began before that one ended")
 }
+
+func TestASendOfATaskThatCannotBeReadSaysSo(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{To: "ann"}, Key("k"))
+	damaged := func(field string) {
+		_, err := b.db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: s.ID}}, bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: true}}}})
+		require.NoError(t, err)
+	}
+	refused := func(opts ...Option) {
+		t.Helper()
+		_, err := Send(t.Context(), b.p, mailType, mail{To: "bob"}, append(opts, Key("k"))...)
+		require.ErrorAs(t, err, new(*model.UnreadableError))
+		require.ErrorContains(t, err, "this release cannot read the task "+s.ID)
+	}
+	damaged("options")
+	b.send(mail{To: "bob"}, Key("k")) // it leaves the task alone, and reads three fields
+	refused(OnExisting(model.UpdateArgs))
+	_, err := SendMany(t.Context(), b.p, mailType, []Item[mail]{
+		{Options: []Option{Key("other")}}, {Options: []Option{Key("k"), OnExisting(model.RestartFailed)}},
+	})
+	require.ErrorAs(t, err, new(*model.UnreadableError))
+	b.get(model.TaskID("", "mail", "other"))
+	damaged("status")
+	refused()
+}

@@ -28,7 +28,7 @@ func isUnreadable(err error) bool {
 	return errors.As(err, &field) || errors.As(err, &unread)
 }
 
-// CannotRead is the error about a task that [Tasks.ByIDs] returned as nil.
+// CannotRead is the error about a task that [Tasks.ByIDs], [Tasks.States] or [Tasks.Lives] returned as nil.
 func CannotRead(id string) error {
 	return &model.UnreadableError{Documents: map[string]error{id: fmt.Errorf("this release cannot read the task %s; the log says why", id)}}
 }

@@ -41,7 +41,7 @@ func (a *app) archiveRun() *cobra.Command {
 				return err
 			}
 			if sum.PutOff > 0 && !a.asJSON() {
-				a.say("%s due to move but still waiting for a callback or a rule; checked again in an hour",
+				a.say("%s due to move but still waiting for a callback or a rule, or cannot be copied (see the log); checked again in an hour",
 					human.Plural(sum.PutOff, "task is", "tasks are"))
 			}
 			return a.result(sum, human.Plural(sum.Moved, "task", "tasks")+" moved to the history\n")

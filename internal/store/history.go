@@ -36,6 +36,7 @@ func lifeID(id string, generation int64) string { return id + "@" + strconv.Form
 
 // life is a task's document that is to be copied to the history.
 type life struct {
+	task            bson.Raw
 	taskID          string
 	generation, rev int64
 	copied          bson.Raw // as the history has it
@@ -49,7 +50,7 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a task for the history: %w", err)
 	}
-	var l life
+	l := life{task: raw}
 	var rest []byte
 	archived, unfinished := raw.Lookup("archive_at").Type != 0, false
 	for _, e := range elements {
@@ -75,8 +76,8 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 		}
 		rest = append(rest, e...)
 	}
-	if l.taskID == "" || l.generation == 0 {
-		return nil, fmt.Errorf("reading a task for the history: the document lacks an id or a generation: %s", raw)
+	if l.taskID == "" || l.generation == 0 || l.rev == 0 {
+		return nil, errors.New("reading a task for the history: its _id is not a text, or generation or rev is missing or not an integer")
 	}
 	if unfinished && keep > 0 {
 		keep = max(keep, unfinishedHistory)
@@ -103,7 +104,7 @@ func (s *History) keepLife(ctx context.Context, t *model.Task) error {
 	if err != nil {
 		return err
 	}
-	if raw.Lookup("generation").AsInt64() != t.Generation || raw.Lookup("rev").AsInt64() != t.Rev {
+	if rev, _ := raw.Lookup("rev").AsInt64OK(); keyOf(raw).generation != t.Generation || rev != t.Rev {
 		return nil // our new life will not begin: something crossed it, perhaps another, whose beginner kept this one
 	}
 	l, err := newLife(raw, s.Clock.Now(), s.keptFor(ctx, historyID, DefaultHistory))

@@ -58,7 +58,7 @@ const (
 // Archived is what became of a batch of tasks that were due to move to the history.
 type Archived struct {
 	Moved  int       // to the history
-	PutOff int       // looked at again in an hour: something must still follow their end
+	PutOff int       // looked at again in an hour: something must still follow their end, or they cannot be copied
 	More   bool      // there are more
 	First  time.Time // when the first of them was due to move; zero when there was none
 	Last   time.Time // the last; the next batch begins there
@@ -86,26 +86,38 @@ func (s *History) Archive(ctx context.Context, since time.Time) (Archived, error
 	}
 	a.More, a.First, a.Last = more, archiveTime(docs[0]), archiveTime(docs[len(docs)-1])
 	var move []*life
-	var stay []string
+	var stay []bson.Raw
 	for _, raw := range docs {
 		if !mayMove(raw, now) {
-			stay = append(stay, keyOf(raw).id)
+			stay = append(stay, raw)
 			continue
 		}
 		l, err := newLife(raw, now, keep)
 		if err != nil {
-			return a, err
+			s.cannotMove(raw, err)
+			stay = append(stay, raw)
+			continue
 		}
 		move = append(move, l)
+	}
+	copied, refused, err := s.copyLives(ctx, move)
+	if err != nil {
+		return a, err
+	}
+	for l, err := range refused {
+		s.cannotMove(l.task, err)
+		stay = append(stay, l.task)
 	}
 	if a.PutOff, err = s.putOff(ctx, stay, now); err != nil {
 		return a, err
 	}
-	if err := s.copyLives(ctx, move); err != nil {
-		return a, err
-	}
-	a.Moved, err = s.deleteMoved(ctx, move)
+	a.Moved, err = s.deleteMoved(ctx, copied)
 	return a, err
+}
+
+// cannotMove tells the operator of a document that cannot be copied to the history.
+func (s *History) cannotMove(raw bson.Raw, err error) {
+	s.about(s.tasks, raw, err).Msg("a task cannot move to the history; other tasks are not affected")
 }
 
 func archiveTime(raw bson.Raw) time.Time {
@@ -151,53 +163,97 @@ func mayMove(raw bson.Raw, now time.Time) bool {
 
 // putOff makes room in the index for what can move. It decides nothing, so it does not
 // raise the rev. What somebody else holds is found again. Index: _id.
-func (s *History) putOff(ctx context.Context, ids []string, now time.Time) (done int, err error) {
-	if len(ids) == 0 {
-		return 0, nil
+func (s *History) putOff(ctx context.Context, docs []bson.Raw, now time.Time) (done int, err error) {
+	const doing = "postponing tasks that cannot be archived yet"
+	due, set := bson.D{d("archive_at", bson.D{d("$lte", now)})}, bson.D{d("$set", bson.D{d("archive_at", now.Add(putOff))})}
+	guard, later := appendFields(due), encoded(set)
+	var statements []statement // one for each: of several ids the server might prefer another index
+	var foreign bson.A         // ids that no task has
+	for _, raw := range docs {
+		if id, ok := raw.Lookup("_id").StringValueOK(); ok {
+			statements = append(statements, statement{ids: []string{id}, guard: guard, update: later})
+		} else {
+			foreign = append(foreign, raw.Lookup("_id"))
+		}
 	}
-	later := encoded(bson.D{d("$set", bson.D{d("archive_at", now.Add(putOff))})})
-	due := appendFields(bson.D{d("archive_at", bson.D{d("$lte", now)})})
-	statements := make([]statement, len(ids))
-	for i, id := range ids { // a statement each: of several ids the server might prefer another index
-		statements[i] = statement{ids: []string{id}, guard: due, update: later}
+	if len(statements) > 0 {
+		x, err := s.send(ctx, s.tasks, "writing task", statements, Patience)
+		if done = x.matched; err != nil {
+			return done, explain(err, doing)
+		}
 	}
-	x, err := s.send(ctx, s.tasks, "writing task", statements, Patience)
-	return x.matched, explain(err, "postponing tasks that cannot be archived yet")
+	if len(foreign) == 0 {
+		return done, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	res, err := s.tasks.UpdateMany(limited, append(bson.D{d("_id", in(foreign))}, due...), set, options.UpdateMany().SetHint("_id_"))
+	switch {
+	case ctx.Err() == nil && ranOut(err): // somebody else holds one
+		return done, nil
+	case err != nil:
+		return done, explain(err, doing)
+	}
+	return done + int(res.MatchedCount), nil
 }
 
 // copyLives copies lives to the history. A copy that is there stays unless it was made of
 // an earlier rev. Where somebody's transaction holds the place of one, which happens only
-// to who begins a new life in a transaction, the batch is tried again later. Index: _id of
-// the history.
-func (s *History) copyLives(ctx context.Context, lives []*life) error {
+// to who begins a new life in a transaction, the batch is tried again later. A life whose copy
+// the server refuses, because it would become too large, say, keeps no other from the history.
+// Index: _id of the history.
+func (s *History) copyLives(ctx context.Context, lives []*life) (copied []*life, refused map[*life]error, err error) {
 	if len(lives) == 0 {
-		return nil
+		return nil, nil, nil
 	}
-	docs := collect(lives, func(l *life) bson.Raw { return l.copied })
 	call, cancel := context.WithTimeout(ctx, copyTime+answerPatience)
 	defer cancel()
 	limited := ownTimeLimit{call}
-	err := timeUp(limited, s.db.RunCommand(limited, bson.D{
-		d("insert", s.history.Name()), d("documents", docs), d("ordered", false),
+	failed, err := s.writeCopies(limited, "insert", "documents", collect(lives, func(l *life) bson.Raw { return l.copied }))
+	if err != nil {
+		return nil, nil, err
+	}
+	refused = map[*life]error{}
+	var again []*life
+	var replace bson.A
+	for i, l := range lives {
+		switch why, bad := failed[i]; {
+		case bad && why.Code == duplicateKey:
+			again = append(again, l)
+			replace = append(replace, bson.D{d("q", olderCopy(l)), d("u", l.copied)})
+		case bad:
+			refused[l] = why
+		}
+	}
+	if len(again) > 0 {
+		if failed, err = s.writeCopies(limited, "update", "updates", replace); err != nil {
+			return nil, nil, err
+		}
+		for i, why := range failed {
+			refused[again[i]] = why
+		}
+	}
+	copied = slices.DeleteFunc(slices.Clone(lives), func(l *life) bool { return refused[l] != nil })
+	return copied, refused, nil
+}
+
+// writeCopies carries out a command on the history, and returns what the server says of single
+// elements, by their index, that it has not carried out.
+func (s *History) writeCopies(ctx context.Context, verb, elements string, list any) (failed map[int]mongo.WriteError, err error) {
+	err = timeUp(ctx, s.db.RunCommand(ctx, bson.D{
+		d(verb, s.history.Name()), d(elements, list), d("ordered", false),
 		d("writeConcern", bson.D{d("w", "majority")}), d("maxTimeMS", ms(copyTime)),
 	}).Err())
 	var we mongo.WriteException
-	if !errors.As(err, &we) || we.WriteConcernError != nil {
-		return explain(err, "copying tasks to the history")
+	if !errors.As(err, &we) || we.WriteConcernError != nil ||
+		slices.ContainsFunc(we.WriteErrors, func(e mongo.WriteError) bool { return ofDeployment(e.Code) }) {
+		return nil, explain(err, "copying tasks to the history")
 	}
-	var replace bson.A
+	failed = map[int]mongo.WriteError{}
 	for _, e := range we.WriteErrors {
-		if e.Code != duplicateKey {
-			return explain(err, "copying tasks to the history")
-		}
-		l := lives[e.Index]
-		replace = append(replace, bson.D{d("q", olderCopy(l)), d("u", l.copied)})
+		failed[e.Index] = e
 	}
-	err = timeUp(limited, s.db.RunCommand(limited, bson.D{
-		d("update", s.history.Name()), d("updates", replace), d("ordered", false),
-		d("writeConcern", bson.D{d("w", "majority")}), d("maxTimeMS", ms(copyTime)),
-	}).Err())
-	return explain(err, "copying tasks to the history")
+	return failed, nil
 }
 
 // deleteMoved deletes what has been copied and is as it was. What somebody else holds

@@ -114,7 +114,9 @@ func (p *past) read() (lives []*life) {
 
 func (p *past) copyAll(lives []*life) {
 	p.t.Helper()
-	require.NoError(p.t, p.History.copyLives(p.t.Context(), lives))
+	_, refused, err := p.History.copyLives(p.t.Context(), lives)
+	require.NoError(p.t, err)
+	require.Empty(p.t, refused)
 }
 
 func (p *past) delete(lives []*life) int {

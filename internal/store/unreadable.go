@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -35,12 +36,22 @@ func CannotRead(id string) error {
 
 // complain tells the operator of a document that cannot be read, not at every look.
 func (s *core) complain(coll *mongo.Collection, raw bson.Raw, err error) Unreadable {
+	s.about(coll, raw, err).Msg("a document cannot be read; other documents are not affected")
 	u := Unreadable{Err: err}
 	u.ID, _ = raw.Lookup("_id").StringValueOK()
-	if s.complained.Again(coll.Name()+" "+u.ID, s.local) {
-		s.log.Error().Err(err).Str("collection", coll.Name()).Str("id", u.ID).Msg("a document cannot be read; other documents are not affected")
-	}
 	return u
+}
+
+// about is a line of the log about a document; nil, which logs nothing, if there was one a moment ago.
+func (s *core) about(coll *mongo.Collection, raw bson.Raw, err error) *zerolog.Event {
+	id, ok := raw.Lookup("_id").StringValueOK()
+	if !ok {
+		id = raw.Lookup("_id").String()
+	}
+	if !s.complained.Again(coll.Name()+" "+id, s.local) {
+		return nil
+	}
+	return s.log.Error().Err(err).Str("collection", coll.Name()).Str("id", id)
 }
 
 // byIDs reads tasks or lives by their ids. One that is there and cannot be read is nil; the log says

@@ -291,3 +291,36 @@ func TestAJobChangesNeitherJobsNorTasksThatNoWorkerRuns(t *testing.T) {
 		require.Contains(t, reason, "use `flow retry` or `flow resolve`")
 	}
 }
+
+// A page names 500 tasks. By the time the last of them is changed, one may have ended and been sent again.
+func TestAJobSparesLivesThatBeganAfterItsPageWasRead(t *testing.T) {
+	t.Parallel()
+	for action, change := range map[string]*form.Task{"cancel": nil, "release": nil, "update": {Priority: new(9)}} {
+		w := newWorld(t)
+		w.send("mail", 3)
+		genuine := w.jobs.change
+		w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
+			switch life.ID {
+			case "-/mail/00000":
+				_, err := w.p.Cancel(t.Context(), life.ID, "by hand")
+				require.NoError(t, err)
+				_, err = w.p.SendJSON(t.Context(), "mail", nil, producer.Key("00000"), producer.Held(), producer.OnExisting(model.RestartFailed))
+				require.NoError(t, err)
+			case "-/mail/00001":
+				_, err := w.p.Release(t.Context(), life.ID)
+				require.NoError(t, err)
+			}
+			return genuine(ctx, j, life, now)
+		}
+		v := w.start(&Job{Action: action, Filter: &Filter{Type: "mail", Status: []string{"Wait"}}, Change: change})
+		mstest.Drain(t, w.worker())
+		reasons := map[string]int64{"a new life of its key has begun": 1, "its status is New by now": 1}
+		require.Equal(t, Counts{Matched: 3, Changed: 1, Skipped: 2, Reasons: reasons}, w.get(v).Counts, action)
+		again, err := w.p.Get(t.Context(), "-/mail/00000")
+		require.NoError(t, err)
+		require.Equal(t, model.StatusWait, again.Status, action)
+		released, err := w.p.Get(t.Context(), "-/mail/00001")
+		require.NoError(t, err)
+		require.Equal(t, model.StatusNew, released.Status, action)
+	}
+}

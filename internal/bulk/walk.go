@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -55,7 +56,8 @@ type Walk struct {
 	Store  *store.Store
 	Filter store.Filter
 	Where  store.Where
-	// Do changes one life of a task. In the tasks Generation is that of the task as it was found.
+	// Do changes one life of a task. By its context, doors refuse the change if the task has begun another
+	// life since it was found, or if the filter no longer selects its status.
 	Do func(ctx context.Context, life store.Place) error
 	// Failed hears of an error that concerns only this task; nil = such an error ends the walk.
 	Failed func(life store.Place, err error)
@@ -108,7 +110,7 @@ func (w *Walk) page(ctx context.Context, page []store.Place, counts *Counts) (do
 			if going.Err() != nil { // while it waited for its turn
 				return context.Cause(going)
 			}
-			err := w.Do(ctx, life)
+			err := w.Do(command.Named(ctx, life.Generation, w.Filter.Statuses), life)
 			var refused *model.RefusedError
 			mu.Lock()
 			defer mu.Unlock()

@@ -293,7 +293,7 @@ func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 func (r *changing) all(ctx context.Context, f store.Filter, counts *bulk.Counts) error {
 	w := bulk.Walk{Store: r.c.store, Filter: f, Where: r.where, Do: func(ctx context.Context, life store.Place) error {
 		name := life.ID
-		if r.where != store.InTasks {
+		if r.Lives {
 			name = lifeName(life.ID, life.Generation)
 		}
 		_, err := r.apply(ctx, r.c, name, r.remarkText)

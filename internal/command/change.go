@@ -14,9 +14,9 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Change carries a rule out on one task. doing says in errors what was tried.
+// Change carries a rule out on one task, see also [Named]. doing says in errors what was tried.
 func (r *Room) Change(ctx context.Context, doing, id string, rule rule) (*model.Task, error) {
-	return r.change(ctx, doing, id, rule, r.Store.Tasks.Change)
+	return r.change(ctx, doing, id, asNamed(ctx, rule), r.Store.Tasks.Change)
 }
 
 // rule says what becomes of a task, see [store.Tasks.Change].

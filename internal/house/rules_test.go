@@ -71,7 +71,7 @@ var mayImport = map[string][]string{
 	"internal/builtin":      {"core", "consumer", "internal/httpcall", "internal/httptarget", "internal/secret"},
 	"internal/form":         {"core", "producer", "periodic", "internal/calendar", "internal/httpcall", "internal/secret"},
 	"internal/human":        {},
-	"internal/bulk":         {"core", "producer", "admin", "consumer", "internal/failure", "internal/form", "internal/secret", "internal/store", "internal/taskchange"},
+	"internal/bulk":         {"core", "producer", "admin", "consumer", "internal/command", "internal/failure", "internal/form", "internal/secret", "internal/store", "internal/taskchange"},
 	"internal/taskchange":   {"core", "producer", "internal/builtin", "internal/form", "internal/secret"},
 	"internal/view":         {"core", "flow", "internal/calendar", "internal/flowdraw", "internal/flowplan", "internal/flowspec", "internal/human", "internal/secret", "internal/stepplan", "internal/store", "internal/tickplan"},
 	"internal/audit":        {"core", "internal/groupcommit", "internal/secret", "internal/store", "internal/view"},

@@ -1,0 +1,40 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+type namedKey struct{}
+
+// named is a life of a task as a list named it.
+type named struct {
+	generation int64
+	statuses   []model.Status
+}
+
+// Named makes [Room.Change] refuse to change another life than the one of that generation, or one whose
+// status is none of these by now; none = any. A list of tasks is old when the last of them is changed.
+func Named(ctx context.Context, generation int64, statuses []model.Status) context.Context {
+	return context.WithValue(ctx, namedKey{}, named{generation, statuses})
+}
+
+// asNamed asks the rule only about the life that ctx names, at each try: the task may change between two.
+func asNamed(ctx context.Context, rule rule) rule {
+	n, some := ctx.Value(namedKey{}).(named)
+	if !some {
+		return rule
+	}
+	return func(t *model.Task) (*model.Task, error) {
+		switch {
+		case t.Generation != n.generation:
+			return nil, &model.RefusedError{ID: t.ID, Status: t.Status, Reason: "a new life of its key has begun"}
+		case len(n.statuses) > 0 && !slices.Contains(n.statuses, t.Status):
+			return nil, &model.RefusedError{ID: t.ID, Status: t.Status, Reason: fmt.Sprintf("its status is %s by now", t.Status)}
+		}
+		return rule(t)
+	}
+}

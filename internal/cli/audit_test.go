@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -121,6 +122,23 @@ func TestCommandsLeaveEntriesInTheAudit(t *testing.T) {
 	s.ok("task", "list")
 	s.ok("archive", "retention")
 	require.Len(t, s.audit(), before)
+}
+
+func TestEachOfManyThingsThatACommandNamesHasAnEntryInTheAudit(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "mail", "--key", "last", "--held")
+	ids := []string{"task", "cancel"}
+	for i := range maxThings + 20 {
+		ids = append(ids, fmt.Sprint("mail/", i))
+	}
+	s.fails(ExitNotFound, nil, append(ids, "mail/last")...)
+	entries := s.audit("--operation", "task cancel", "--limit", "1000")
+	require.Len(t, entries, maxThings+21)
+	last := s.audit("--resource", "-/mail/last")[0]
+	require.Equal(t, []string{"task cancel", "ok", ""}, []string{last.Operation, last.Outcome, last.Reason})
+	none := s.audit("--resource", fmt.Sprint("-/mail/", maxThings+10))[0]
+	require.Equal(t, []string{"refused", "-"}, []string{none.Outcome, none.Tenant})
+	require.Contains(t, none.Reason, "no such task")
 }
 
 func TestTheAuditOfTokensHasNoSecret(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -122,7 +123,8 @@ func tokenNamed(_ *cobra.Command, args []string) (ids []string) {
 }
 
 const (
-	// maxThings is how many things of one command have entries of their own.
+	// maxThings is how many things of one command have entries that say what changed. Further things that
+	// the arguments name have entries without that; those of a file or a filter are only counted.
 	maxThings = 100
 	// auditTimeout is how long a command waits at its end for the audit.
 	auditTimeout = 10 * time.Second
@@ -198,28 +200,39 @@ func (a *app) begin(ctx context.Context, c *connection) error {
 		return nil
 	}
 	things := []audit.Thing{{Kind: r.kind}}
-	if n := len(r.ids); n > 0 && n <= maxThings {
+	if len(r.ids) > 0 {
 		things = nil
 		for _, id := range r.ids {
 			things = append(things, r.thing(id))
 		}
 	}
-	for _, t := range things {
-		e := r.entry(t)
-		var before *audit.Snapshot
-		if t.ID != "" || t.Kind == audit.Pauses {
-			var err error
-			if before, err = audit.Take(ctx, c.store, t); err != nil {
-				return fmt.Errorf("recording the change in the audit: %w", err)
-			}
-			e.Before, _ = audit.Changed(before, nil)
+	entries, before := make([]*store.AuditEntry, len(things)), make([]*audit.Snapshot, len(things))
+	for i, t := range things {
+		entries[i] = r.entry(t)
+		if i >= maxThings || t.ID == "" && t.Kind != audit.Pauses {
+			continue
 		}
-		if err := r.log.Begin(ctx, e); err != nil {
+		var err error
+		if before[i], err = audit.Take(ctx, c.store, t); err != nil {
 			return fmt.Errorf("recording the change in the audit: %w", err)
 		}
-		r.entries, r.before = append(r.entries, e), append(r.before, before)
+		entries[i].Before, _ = audit.Changed(before[i], nil)
 	}
-	return nil
+	errs := make([]error, len(entries))
+	var all sync.WaitGroup
+	for i, e := range entries {
+		all.Go(func() { errs[i] = r.log.Begin(ctx, e) })
+	}
+	all.Wait()
+	var failed error // one will do: they were written together
+	for i, err := range errs {
+		if err != nil {
+			failed = fmt.Errorf("recording the change in the audit: %w", err)
+			continue
+		}
+		r.entries, r.before = append(r.entries, entries[i]), append(r.before, before[i])
+	}
+	return failed
 }
 
 // thing is what an argument names. A pause of all types is about none of them.
@@ -289,12 +302,12 @@ func (a *app) ended(ctx context.Context, code int, reason string) {
 	case ExitUsage, ExitNotFound, ExitRefused:
 		outcome = store.AuditRefused
 	}
-	conclude := func(e *store.AuditEntry, before *audit.Snapshot) error {
+	conclude := func(e *store.AuditEntry, before *audit.Snapshot, looks bool) error {
 		var err error
 		if e.Outcome, e.Reason = outcome, cmp.Or(reason, r.reasons[e.Resource], r.reasons[""]); code != ExitOK {
 			e.Status = code
 		}
-		if t := (audit.Thing{Kind: e.Kind, ID: e.Resource}); t.ID != "" || t.Kind == audit.Pauses {
+		if t := (audit.Thing{Kind: e.Kind, ID: e.Resource}); looks && (t.ID != "" || t.Kind == audit.Pauses) {
 			var after *audit.Snapshot
 			after, err = audit.Take(ctx, r.c.store, t)
 			e.Before, e.After = audit.Changed(before, after)
@@ -309,12 +322,12 @@ func (a *app) ended(ctx context.Context, code int, reason string) {
 	var errs []error
 	r.fold()
 	for i, e := range r.entries {
-		errs = append(errs, conclude(e, r.before[i]))
+		errs = append(errs, conclude(e, r.before[i], i < maxThings))
 		r.log.End(ctx, e)
 	}
 	for i, t := range r.done {
 		e := r.entry(t)
-		errs = append(errs, conclude(e, r.was[i]))
+		errs = append(errs, conclude(e, r.was[i], true))
 		if e.Before != "" || e.After != "" {
 			errs = append(errs, r.log.Begin(ctx, e))
 		}

@@ -30,7 +30,7 @@ func (s *API) addChanges() {
 		do                  func(ctx context.Context, id, remark string) (*model.Task, error)
 	}{
 		{"cancel", "Cancel a task that has not ended", "An execution is asked to stop: the task is Cancelled when it has, or when its lease lapses.", s.producer.Cancel},
-		{"resolve", "Decide that a Pending or failed task is done", "It becomes ManuallyProcessed.", s.producer.Resolve},
+		{"resolve", "Decide that a Pending task is done", "It becomes ManuallyProcessed.", s.producer.Resolve},
 	} {
 		add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
 			OperationID: c.verb + "-task", Method: http.MethodPost, Path: taskAt + "/" + c.verb, Tags: []string{"tasks"}, Summary: c.summary, Description: c.more,

@@ -3,9 +3,8 @@ package consumer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/finish"
@@ -77,11 +76,20 @@ func (c *Consumer) stop(x *execution, cause error) bool {
 		return false
 	}
 	if c.held.unbuffer(x) {
-		out := judge(x.task, bson.RawValue{}, cause, cause, c.cfg.DecodeGrace, c.store.Clock.Now())
-		out.Unstarted = true
-		c.end(x, out)
+		c.end(x, x.unstarted(cause))
 	}
 	return true
+}
+
+// unstarted is the outcome of an execution that was told to stop before its handler was called:
+// it costs nothing, whatever the cause. A deadline that passed while the task waited for a slot
+// says nothing about its handler.
+func (x *execution) unstarted(cause error) lifecycle.Outcome {
+	reason := cause.Error()
+	if errors.Is(cause, ErrTimeout) {
+		reason = "its deadline came before its turn"
+	}
+	return lifecycle.NotStarted(reason)
 }
 
 func (h hold) Interval() time.Duration { return h.lease.Interval() }

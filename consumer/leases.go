@@ -38,17 +38,28 @@ func (c *Consumer) loseLease(x *execution) {
 	}
 }
 
-// leaseEnded tells the handler to stop whose lease could not be extended in time.
-func (c *Consumer) leaseEnded(x *execution) {
-	cause, why := ErrLeaseLost, "no ping succeeded in time"
+// overdue is why an execution whose lease has ended must stop.
+func (x *execution) overdue() error {
 	if x.lease.Bounded() {
-		cause, why = ErrTimeout, "the deadline has passed"
+		return ErrTimeout
 	}
+	return ErrLeaseLost
+}
+
+// leaseEnded tells the handler to stop whose lease could not be extended in time. One that has
+// only waited for a slot until its deadline is given back, and no person needs to know.
+func (c *Consumer) leaseEnded(x *execution) {
+	cause, why := x.overdue(), "no ping succeeded in time"
 	if !c.stop(x, cause) {
 		return
 	}
-	if errors.Is(cause, ErrLeaseLost) {
+	switch {
+	case errors.Is(cause, ErrLeaseLost):
 		c.stats.leasesLost.Add(1)
+	case !x.begun():
+		return
+	default:
+		why = "the deadline has passed"
 	}
 	about(c.log.Warn(), x).Msg("cancelled a handler: " + why)
 	c.emitFor(x, Event{Kind: workerevent.LeaseLost, Reason: why})

@@ -30,8 +30,9 @@ func (c *Consumer) run(x *execution) {
 		// any more.
 		c.end(x, lifecycle.NotStarted("its start by the rate limit had passed"))
 	case x.lease.Trusted(c.cfg.Clock) <= 0:
-		// The process stood still while it waited for its slot, so another may have the task.
-		c.end(x, lifecycle.NotStarted("its lease had ended before its turn came"))
+		// The process stood still while it waited for its slot, so another may have the task. Or
+		// its deadline is too close.
+		c.end(x, x.unstarted(x.overdue()))
 	default:
 		c.attempt(x)
 	}
@@ -118,7 +119,9 @@ func (c *Consumer) handOver(x *execution, s said) {
 		return
 	}
 	out.NoCallback = x.quiet.Load()
-	out.Unstarted = !x.begun()
+	if !x.begun() {
+		out = x.unstarted(s.cause)
+	}
 	c.end(x, out)
 }
 
@@ -213,6 +216,7 @@ func (x *execution) begin(cancel context.CancelCauseFunc) error {
 		return x.stopped
 	}
 	x.stop = cancel
+	x.lease.Begin()
 	if x.state == buffered {
 		x.state = running
 	}

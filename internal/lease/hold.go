@@ -24,6 +24,7 @@ type Hold struct {
 	length time.Duration // of the lease that a ping earns
 
 	alone atomic.Bool // a ping of its own is on its way
+	begun atomic.Bool // the handler has been called
 
 	mu         sync.Mutex
 	proven     clock.Instant // before the last claim or ping that reached the store was sent
@@ -45,6 +46,9 @@ func New(task *model.Task, execID string, eff *lifecycle.Effective, stamp store.
 	}
 }
 
+// Begin records that the handler has been called.
+func (h *Hold) Begin() { h.begun.Store(true) }
+
 // entry is the element of worker_states that has the lease.
 func (h *Hold) entry() *model.WorkerState { return &h.task.WorkerStates[h.index] }
 
@@ -59,8 +63,9 @@ func (h *Hold) Bounded() bool {
 // Trusted is how much longer the lease may be relied on: it counts from before the
 // last successful ping was sent, by the clock that says more has passed, and ends a
 // tenth of the lease early, so that a partitioned worker stops before anyone takes
-// over. A lease that ends at the deadline needs no margin: the handler's own timer ends
-// it then, and this is for a machine that slept.
+// over. A lease that ends at the deadline needs no margin once the handler runs: the
+// handler's own timer ends it then, and this is for a machine that slept. Before that, the
+// last tenth is for giving the task back: whoever else finds the deadline passed counts an error.
 func (h *Hold) Trusted(c clock.Clock) time.Duration {
 	margin := h.margin()
 	h.mu.Lock()
@@ -70,12 +75,17 @@ func (h *Hold) Trusted(c clock.Clock) time.Duration {
 
 // margin is the end of the lease that is not relied on: its share, and what the clocks of others may be ahead.
 func (h *Hold) margin() time.Duration {
-	if h.Bounded() {
-		return 0
-	}
+	bounded, begun := h.Bounded(), h.begun.Load()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.length/claim.MarginShare + h.behind
+	switch {
+	case bounded && begun:
+		return 0
+	case bounded:
+		return h.left / claim.MarginShare
+	default:
+		return h.length/claim.MarginShare + h.behind
+	}
 }
 
 // confirmation is the state of the question to the database whether a lease still holds that

@@ -53,6 +53,7 @@ func TestALeaseIsTrustedForLessWhereTheClockIsInexactUnlessItEndsAtTheDeadline(t
 	require.Equal(t, 7*time.Second, h.Trusted(m))
 	require.Equal(t, 3*time.Second, h.pingDue(m), "pings come as often as ever")
 	h = held(m, 20*time.Second)
+	h.Begin()
 	h.prove(stamp(m, 2*time.Second), 20*time.Second, true)
 	require.Equal(t, 20*time.Second, h.Trusted(m), "the handler's own timer ends it")
 }
@@ -60,11 +61,22 @@ func TestALeaseIsTrustedForLessWhereTheClockIsInexactUnlessItEndsAtTheDeadline(t
 func TestALeaseThatReachesToTheDeadlineHasNoMarginAndNeedsNoPing(t *testing.T) {
 	m := &machine{}
 	h := held(m, 20*time.Second)
+	h.Begin()
 	require.False(t, h.Bounded())
 	h.prove(stamp(m, 0), 20*time.Second, true)
 	require.True(t, h.Bounded())
 	require.Equal(t, 20*time.Second, h.Trusted(m))
 	require.True(t, held(m, 10*time.Second).Bounded(), "from the claim on")
+}
+
+// Whoever finds a deadline passed counts an error, also of a handler that was never called.
+func TestALeaseThatReachesToTheDeadlineHasAMarginUntilTheHandlerIsCalled(t *testing.T) {
+	m := &machine{}
+	h := held(m, 10*time.Second)
+	require.True(t, h.Bounded())
+	require.Equal(t, 9*time.Second, h.Trusted(m))
+	h.Begin()
+	require.Equal(t, 10*time.Second, h.Trusted(m), "its own timer ends it")
 }
 
 func TestALeaseThatHasEndedByBothClocksIsNotAskedFor(t *testing.T) {

@@ -1,0 +1,69 @@
+package consumer
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// waits makes the worker claim a task with that execution_timeout. Nothing starts by itself.
+func (w *world) waits(timeout time.Duration) *execution {
+	w.t.Helper()
+	w.c.requestStop()
+	return w.hold("a", func(t *model.Task) {
+		t.Options.ExecutionTimeout, t.Options.Retry = timeout, &model.Retry{Strategy: model.RetryNone}
+	})
+}
+
+// given is the task of an execution that was given back before it did anything.
+func (w *world) given(x *execution) *model.Task {
+	w.t.Helper()
+	require.NoError(w.t, w.c.ends.Wait(w.t.Context()))
+	require.False(w.t, x.begun())
+	task := w.get(x.task.ID)
+	require.Equal(w.t, model.StatusNew, task.Status)
+	require.Zero(w.t, task.ErrorCount)
+	state := task.WorkerStates[len(task.WorkerStates)-1]
+	require.Equal(w.t, failkind.Released, state.FailKind)
+	require.True(w.t, state.Unstarted)
+	return task
+}
+
+// The deadline counts from the claim. Whoever finds it passed counts an error, so the worker gives
+// the task back in the last tenth.
+func TestATaskWhoseDeadlineComesBeforeItsTurnIsGivenBackBeforeTheDeadline(t *testing.T) {
+	for name, missed := range map[string]func(*world, *execution){
+		"while it waits": func(w *world, x *execution) {
+			w.pass(900 * time.Millisecond)
+			w.guardUntil(func() bool { return x.cause() != nil })
+		},
+		"when its slot is free": func(w *world, _ *execution) {
+			w.pass(900 * time.Millisecond)
+			w.c.run(w.c.held.next(w.c.cfg.Clock.Monotonic()))
+		},
+		"while it gets its slot": func(w *world, x *execution) {
+			next := w.c.held.next(w.c.cfg.Clock.Monotonic())
+			w.c.leaseEnded(x)
+			w.c.run(next)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			var lost atomic.Bool
+			w.c.cfg.OnEvent = func(e Event) { lost.CompareAndSwap(false, e.Kind == workerevent.LeaseLost) }
+			x := w.waits(time.Second)
+			missed(w, x)
+			task := w.given(x)
+			require.Equal(t, "its deadline came before its turn", task.WorkerStates[0].FailReason)
+			require.True(t, task.WorkerStates[0].FailTime.Before(task.WorkerStates[0].Deadline))
+			require.False(t, task.DueAt.After(w.serverTime()), "another worker may have a slot")
+			require.False(t, lost.Load(), "nobody needs to know")
+		})
+	}
+}

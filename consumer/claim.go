@@ -143,6 +143,7 @@ func (c *Consumer) hold(out *claim.Outcome) {
 			from: grant.From, until: grant.Until,
 			lease: lease.New(t, out.ExecID, eff, out.Stamp),
 		}
+		x.late = x.lease.Trusted(c.cfg.Clock) <= 0
 		event := Event{Kind: workerevent.Claimed}
 		if won.Lapsed != "" {
 			x.dueAt, x.previous = won.Before.LapseAt, claim.Previous(won)

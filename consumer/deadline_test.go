@@ -6,8 +6,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -66,4 +69,38 @@ func TestATaskWhoseDeadlineComesBeforeItsTurnIsGivenBackBeforeTheDeadline(t *tes
 			require.False(t, lost.Load(), "nobody needs to know")
 		})
 	}
+}
+
+// The way of the claim takes longer than the task may. No retry ends that, so the claims become rare.
+func TestATaskWhoseClaimTakesLongerThanItsTimeoutIsClaimedMoreAndMoreRarely(t *testing.T) {
+	w := newWorld(t, nil)
+	w.px.Rewrite(func(command string, answer bson.Raw) bson.Raw {
+		if command == "update" {
+			w.pass(30 * time.Millisecond)
+		}
+		return answer
+	})
+	id := put(t, w.c, "a", func(t *model.Task) { t.Options.ExecutionTimeout = 20 * time.Millisecond }).ID
+	for i, rest := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		_, err := w.c.fetch(t.Context())
+		require.NoError(t, err)
+		var task *model.Task
+		require.Eventually(t, func() bool {
+			task = w.get(id)
+			return len(task.WorkerStates) == i+1 && lifecycle.OpenExecutions(task) == 0
+		}, testdb.Patience, time.Millisecond)
+		state := task.WorkerStates[i]
+		require.True(t, state.Unstarted)
+		require.Equal(t, rest, task.DueAt.Sub(state.FailTime))
+		w.pass(rest)
+	}
+}
+
+func TestATaskWithAShortTimeoutThatFindsNoSlotIsClaimedOnceASecond(t *testing.T) {
+	w := newWorld(t, nil)
+	x := w.waits(200 * time.Millisecond)
+	w.pass(190 * time.Millisecond)
+	w.guardUntil(func() bool { return x.cause() != nil })
+	task := w.given(x)
+	require.Equal(t, 800*time.Millisecond, task.DueAt.Sub(task.WorkerStates[0].FailTime))
 }

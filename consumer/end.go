@@ -83,13 +83,21 @@ func (c *Consumer) stop(x *execution, cause error) bool {
 
 // unstarted is the outcome of an execution that was told to stop before its handler was called:
 // it costs nothing, whatever the cause. A deadline that passed while the task waited for a slot
-// says nothing about its handler.
+// says nothing about its handler. Such a task is claimed at most once a second, and more rarely
+// where already the claim takes too long: nothing else would end that.
 func (x *execution) unstarted(cause error) lifecycle.Outcome {
 	reason := cause.Error()
 	if errors.Is(cause, ErrTimeout) {
 		reason = "its deadline came before its turn"
 	}
-	return lifecycle.NotStarted(reason)
+	switch w := x.entry(); {
+	case x.late:
+		return lifecycle.TooLate(x.task, reason)
+	case errors.Is(cause, ErrTimeout):
+		return lifecycle.NotStarted(reason).After(max(0, time.Second-w.Deadline.Sub(w.ClaimedAt)))
+	default:
+		return lifecycle.NotStarted(reason)
+	}
 }
 
 func (h hold) Interval() time.Duration { return h.lease.Interval() }

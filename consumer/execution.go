@@ -139,6 +139,7 @@ type execution struct {
 	// successor is the next execution by the permit of the type; nil = none was prepared. Guarded by
 	// the passes.
 	successor *successor
+	late      bool              // its lease was over before the claim was answered
 	previous  string            // the worker whose lease lapsed; "" = it is no takeover
 	claim     trace.SpanContext // of the claim
 	slot      slot              // of the process; guarded by the holdings

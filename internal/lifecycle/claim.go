@@ -186,13 +186,13 @@ func takeLocalRetries(t *model.Task, workerID string) int {
 }
 
 // passesOn reports whether the next execution goes on with the attempt of this one. A snooze is
-// the handler's own end of it.
+// the handler's own end of it, and only handlers that were called snooze.
 func passesOn(w *model.WorkerState) bool {
 	switch w.FailKind {
 	case failkind.Lapsed, failkind.Undecodable:
 		return true
 	case failkind.Released:
-		return w.RetryAt.IsZero()
+		return w.RetryAt.IsZero() || w.Unstarted
 	default:
 		return false
 	}

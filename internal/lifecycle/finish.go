@@ -43,6 +43,29 @@ func NotStarted(reason string) Outcome {
 	return Outcome{Kind: failkind.Released, Reason: reason, Unstarted: true}
 }
 
+// The delays before the next claim of a task whose claim came too late, see [TooLate].
+const (
+	firstRest   = time.Second
+	longestRest = time.Minute
+)
+
+// TooLate is the outcome of an execution whose lease was over before its claim was answered. It costs
+// nothing, as [NotStarted]. But the next claim may take as long, so each such end in a row
+// doubles the delay before it.
+func TooLate(t *model.Task, reason string) Outcome {
+	var last *model.WorkerState
+	for i := range t.WorkerStates {
+		if w := &t.WorkerStates[i]; !w.Open() && (last == nil || !w.FailTime.Before(last.FailTime)) {
+			last = w
+		}
+	}
+	rest := firstRest
+	if last != nil && last.FailReason == reason && !last.RetryAt.IsZero() {
+		rest = min(max(rest, 2*last.RetryAt.Sub(last.FailTime)), longestRest)
+	}
+	return NotStarted(reason).After(rest)
+}
+
 // After sets the delay before the next try.
 func (o Outcome) After(d time.Duration) Outcome {
 	o.Delay = &d

@@ -89,6 +89,9 @@ type WorkerState struct {
 	// LocalRetries counts the retries inside the execution that have begun, see [LocalRetry].
 	// It includes those that it inherited from the previous execution.
 	LocalRetries int `bson:"local_retries,omitempty"`
+	// ErrorsBefore counts errors of this worker whose executions are no longer listed. Together
+	// with those that are listed they count for MaxErrorsPerWorker.
+	ErrorsBefore int `bson:"errors_before,omitempty"`
 	// Options are the task's options at the claim, if they changed while the execution was
 	// open; nil = the task's current options apply. See applied.go.
 	Options *ClaimedOptions `bson:"options,omitempty"`

@@ -99,11 +99,19 @@ const Excluded = "the worker filter no longer names this worker"
 func errorsOf(t *model.Task, workerID string) int {
 	n := 0
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; w.WorkerID == workerID && Costs(w.FailKind) {
-			n++
+		if w := &t.WorkerStates[i]; w.WorkerID == workerID {
+			n += errorsIn(w)
 		}
 	}
 	return n
+}
+
+// errorsIn is how many errors of its worker the entry stands for.
+func errorsIn(w *model.WorkerState) int {
+	if Costs(w.FailKind) {
+		return w.ErrorsBefore + 1
+	}
+	return w.ErrorsBefore
 }
 
 // RetryOf is when the worker's own last retry is due; zero when it has none. One that
@@ -152,8 +160,10 @@ func Claim(t *model.Task, by Claimant, eff Effective, now time.Time) (*model.Tas
 	}
 	w.PingExpireTime = Lease(&w, eff.Lease, begins)
 	w.LocalRetries = takeLocalRetries(c, by.WorkerID)
-	if i := evictable(c, now); i >= 0 {
+	if i := evictable(c, by.WorkerID, eff, now); i >= 0 {
+		gone := c.WorkerStates[i]
 		c.WorkerStates[i] = w
+		keepErrors(c, &gone)
 	} else {
 		c.WorkerStates = append(c.WorkerStates, w)
 	}
@@ -208,12 +218,25 @@ func Lease(w *model.WorkerState, lease time.Duration, now time.Time) time.Time {
 	return until
 }
 
+// keepErrors adds the errors of an execution that is no longer listed to another one of its
+// worker, so that they go on counting for max_errors_per_worker.
+func keepErrors(t *model.Task, gone *model.WorkerState) {
+	for i := range t.WorkerStates {
+		if w := &t.WorkerStates[i]; w.WorkerID == gone.WorkerID {
+			w.ErrorsBefore += errorsIn(gone)
+			return
+		}
+	}
+}
+
 // lessTelling says which of two bad executions people miss less: one that was given back,
 // first of all before it did anything, else the older. So it stays known, too, that somebody
-// has begun the task.
-func lessTelling(w *model.WorkerState, than *model.WorkerState) bool {
+// has begun the task. last are missed most.
+func lessTelling(w, than *model.WorkerState, last func(*model.WorkerState) bool) bool {
 	rank := func(w *model.WorkerState) int {
 		switch {
+		case last(w):
+			return 3
 		case w.Unstarted:
 			return 0
 		case w.FailKind == failkind.Released:
@@ -232,8 +255,13 @@ func lessTelling(w *model.WorkerState, than *model.WorkerState) bool {
 // before that. One that was given back goes before any that says what went wrong: a task
 // that is put off again and again would show nothing else. One that waits for its retry
 // stays: it keeps its slot taken and its worker away. With a free slot there are fewer of
-// those than wanted workers.
-func evictable(t *model.Task, now time.Time) int {
+// those than wanted workers. Where the errors of each worker count, one without which those of
+// its worker would be forgotten goes last; an execution of the claimant is about to be listed.
+func evictable(t *model.Task, claimant string, eff Effective, now time.Time) int {
+	alone := func(w *model.WorkerState) bool {
+		return eff.MaxErrorsPerWorker > 0 && errorsIn(w) > 0 && w.WorkerID != claimant &&
+			!slices.ContainsFunc(t.WorkerStates, func(o model.WorkerState) bool { return o.WorkerID == w.WorkerID && o.ExecID != w.ExecID })
+	}
 	bad, oldest := 0, -1
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
@@ -244,7 +272,7 @@ func evictable(t *model.Task, now time.Time) int {
 		if w.RetryAt.After(now) {
 			continue
 		}
-		if oldest < 0 || lessTelling(w, &t.WorkerStates[oldest]) {
+		if oldest < 0 || lessTelling(w, &t.WorkerStates[oldest], alone) {
 			oldest = i
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"pgregory.net/rapid"
 
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -114,4 +115,42 @@ func TestWhatWasGivenBackMakesRoomForWhatWentWrong(t *testing.T) {
 	}
 	require.Len(t, task.WorkerStates, input.MaxBadStates)
 	require.ElementsMatch(t, []string{"error 0", "error 20", "error 40", "error 60", "error 80"}, errs)
+}
+
+// Ten workers are as many as the list has places for.
+func TestAWorkerAtItsLimitOfErrorsLeavesTheTaskToOthersHoweverManyHaveFailed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		limit := rapid.IntRange(1, 10).Draw(t, "limit")
+		workers := rapid.IntRange(1, input.MaxBadStates).Draw(t, "workers")
+		options := model.Options{MaxErrorsPerWorker: limit, Retry: &model.Retry{MaxErrors: new(1000)}}
+		eff, task := ResolveOptions(options), NewTask(Draft{Type: "t", Key: "k", Options: options}, now)
+		errs := map[string]int{}
+		for i := range 200 {
+			now = now.Add(time.Minute)
+			worker, exec := "w"+strconv.Itoa(rapid.IntRange(1, workers).Draw(t, "worker")), "x"+strconv.Itoa(i)
+			c, no := Claim(task, Claimant{WorkerID: worker, ExecID: exec}, eff, now)
+			if errs[worker] == limit {
+				require.Equal(t, RefusedErrors, no)
+				continue
+			}
+			require.Empty(t, no)
+			out := rapid.SampledFrom([]Outcome{Failed(failkind.Error, "e").After(0), Failed(failkind.Released, "r"), NotStarted("n")}).Draw(t, "outcome")
+			if out.Kind == failkind.Error {
+				errs[worker]++
+			}
+			var err error
+			task, err = Finish(c, exec, out, eff, now, 0)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(task.WorkerStates), input.MaxBadStates)
+		}
+	})
+}
+
+func TestTheErrorsOfALifeAreNotThoseOfTheNext(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	task := NewTask(Draft{Type: "t", Key: "k"}, now)
+	task.Status = model.StatusSuccess
+	task.WorkerStates = []model.WorkerState{{WorkerID: "w", SuccessTime: now, ErrorsBefore: 4}}
+	require.Zero(t, errorsOf(newLife(task, true, now), "w"))
 }

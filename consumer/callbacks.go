@@ -124,7 +124,7 @@ func deliveryError(err error) error {
 	case v.Fatal:
 		return Fatal(v.Err)
 	case v.Later:
-		return RetryNotBefore(v.RetryAfter, v.Err)
+		return v // see heeded
 	default:
 		return v.Err
 	}

@@ -73,7 +73,7 @@ func TestAShortRetryAfterDoesNotUseUpTheRetriesOfADelivery(t *testing.T) {
 			at, exec := task.DueAt, strconv.Itoa(task.ErrorCount)
 			claimed, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: exec}, eff, at)
 			require.Empty(t, no)
-			err := deliveryError(&httpcall.VerdictError{Err: errors.New("busy"), Later: true, RetryAfter: after})
+			err := heeded(deliveryError(&httpcall.VerdictError{Err: errors.New("busy"), Later: true, RetryAfter: after}))
 			out := judge(claimed, lifecycle.Outcome{}.Result, err, nil, time.Hour, at)
 			task, err = lifecycle.Finish(claimed, exec, out, eff, at, 0)
 			require.NoError(t, err)

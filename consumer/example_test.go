@@ -271,13 +271,6 @@ func ExampleRetryAfter() {
 	// Output: Error, 1 errors, "the shop is closed"
 }
 
-func ExampleRetryNotBefore() {
-	after(func(context.Context, *consumer.Task[Order]) error {
-		return consumer.RetryNotBefore(time.Hour, errors.New("the carrier asks for an hour of patience"))
-	})
-	// Output: Error, 1 errors, "the carrier asks for an hour of patience"
-}
-
 func ExampleTimedOut() {
 	after(func(context.Context, *consumer.Task[Order]) error {
 		return consumer.TimedOut(errors.New("the carrier does not answer"))

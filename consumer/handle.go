@@ -17,7 +17,7 @@ import (
 )
 
 // Handler runs one execution. The result must be a JSON value of at most 1 MiB; a nil error
-// makes the execution a success. [Fatal], [RetryAfter], [RetryNotBefore], [Snooze], [Release], [Cancel] and
+// makes the execution a success. [Fatal], [RetryAfter], [Snooze], [Release], [Cancel] and
 // [Park] create errors with special effects. The task's strategy retries any other error, and
 // also a panic of the handler or of a method of the error or the result. If a handler ends its
 // goroutine, with runtime.Goexit or FailNow of a test, it counts as a panic without local

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -87,11 +88,14 @@ func RetryAfter(d time.Duration, err error) error {
 	return &verdict{err: err, say: fmt.Sprintf("retry after %v", d), kind: failkind.Error, delay: &d}
 }
 
-// RetryNotBefore is an error whose retry delay is at least d: d, or the strategy's delay if that is
-// longer. It counts as an error. A negative d means 0; the maximum is ten years.
-func RetryNotBefore(d time.Duration, err error) error {
-	d = bounded(d)
-	return &verdict{err: err, say: fmt.Sprintf("retry not before %v", d), kind: failkind.Error, least: d}
+// heeded is the error of a handler. If it says that the server of a call wants no retry before a time, the delay is at
+// least that: the strategy's delay applies if it is longer.
+func heeded(err error) error {
+	var v *httpcall.VerdictError
+	if !errors.As(err, &v) || !v.Later || errors.As(err, new(*verdict)) {
+		return err
+	}
+	return &verdict{err: err, say: fmt.Sprintf("retry not before %v", v.RetryAfter), kind: failkind.Error, least: bounded(v.RetryAfter)}
 }
 
 // Snooze releases the task and makes it due again after d. It counts neither as an error nor as

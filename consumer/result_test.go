@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -34,8 +35,8 @@ func TestWhatAHandlerReturnedDecidesTheOutcome(t *testing.T) {
 		{"fatal, found through wrapping", fmt.Errorf("mail: %w", Fatal(plain)), nil, lifecycle.Outcome{Kind: failkind.Fatal, Reason: "it broke"}},
 		{"retry after", RetryAfter(fifteen, plain), nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke", Delay: &fifteen}},
 		{"retry after a negative time", RetryAfter(-fifteen, plain), nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke", Delay: &zero}},
-		{"retry not before", RetryNotBefore(fifteen, plain), nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke", AtLeast: fifteen}},
-		{"retry not before a negative time", RetryNotBefore(-fifteen, plain), nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke"}},
+		{"retry not before", later(fifteen, plain), nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke", AtLeast: fifteen}},
+		{"retry not before a negative time", later(-fifteen, plain), nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke"}},
 		{"snooze", Snooze(fifteen), nil, lifecycle.Outcome{Kind: failkind.Released, Reason: "snoozed for 15s", Delay: &fifteen}},
 		{"release", Release(), nil, lifecycle.Outcome{Kind: failkind.Released, Reason: "released by the handler"}},
 		{"cancel", Cancel("no longer needed"), nil, lifecycle.Outcome{Kind: failkind.Cancelled, Reason: "no longer needed", CancelTask: true}},
@@ -80,12 +81,27 @@ func TestArgumentsThatNobodyUnderstandsAreGivenBackForTheGrace(t *testing.T) {
 	}
 }
 
+// later is the error of a handler whose call was answered with Retry-After.
+func later(d time.Duration, err error) error {
+	return heeded(&httpcall.VerdictError{Err: err, Later: true, RetryAfter: d})
+}
+
+func TestWhatAHandlerSaysComesBeforeWhatACallSays(t *testing.T) {
+	plain := errors.New("it broke")
+	require.Equal(t, plain, heeded(plain))
+	require.NoError(t, heeded(nil))
+	said := Fatal(&httpcall.VerdictError{Err: plain, Later: true, RetryAfter: time.Hour})
+	require.Equal(t, said, heeded(said))
+	ended := &httpcall.VerdictError{Err: plain, Fatal: true}
+	require.Equal(t, error(ended), heeded(ended))
+}
+
 func TestOnlyAPlainErrorIsRetriedInsideTheExecution(t *testing.T) {
 	plain := errors.New("it broke")
 	require.True(t, retryableHere(plain))
 	require.True(t, retryableHere(&panicError{}))
 	require.True(t, retryableHere(TimedOut(plain)))
-	for _, err := range []error{Fatal(plain), RetryAfter(1, plain), RetryNotBefore(1, plain), Snooze(1), Release(), Cancel(""), Park(time.Now()), ParkFor(1), &undecodableError{what: "x", err: plain}} {
+	for _, err := range []error{Fatal(plain), RetryAfter(1, plain), later(1, plain), Snooze(1), Release(), Cancel(""), Park(time.Now()), ParkFor(1), &undecodableError{what: "x", err: plain}} {
 		require.False(t, retryableHere(fmt.Errorf("wrapped: %w", err)), "%v", err)
 	}
 }
@@ -114,7 +130,7 @@ func TestTimesThatHandlersSayLieWithinTenYears(t *testing.T) {
 	for _, err := range []error{Snooze(math.MaxInt64), snooze(math.MaxInt64, "busy"), RetryAfter(math.MaxInt64, errors.New("it broke"))} {
 		require.Equal(t, input.MaxDuration, *judge(&model.Task{}, bson.RawValue{}, err, nil, time.Hour, now).Delay, "%v", err)
 	}
-	endless := RetryNotBefore(math.MaxInt64, errors.New("it broke"))
+	endless := later(math.MaxInt64, errors.New("it broke"))
 	require.Equal(t, input.MaxDuration, judge(&model.Task{}, bson.RawValue{}, endless, nil, time.Hour, now).AtLeast)
 	require.EqualError(t, Snooze(math.MaxInt64), "snoozed for "+input.MaxDuration.String())
 }

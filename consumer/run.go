@@ -166,6 +166,7 @@ func (c *Consumer) call(x *execution, s *said) {
 				s.result, err = encodeResult(value)
 				return err
 			}
+			err = heeded(err)
 			again = retryableHere(err)
 			return err
 		})

@@ -46,8 +46,6 @@ func verdict(err error) error {
 		return err
 	case v.NotHere:
 		return consumer.NotHere(err)
-	case v.Later:
-		return consumer.RetryNotBefore(v.RetryAfter, err)
 	case v.Fatal:
 		return consumer.Fatal(err)
 	default:

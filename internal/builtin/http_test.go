@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -162,7 +164,8 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	for s, honoured := range map[int]bool{503: true, 429: true, 408: true, 500: true, 404: false} {
 		status = s
 		_, err := callArgs(t, `{"url":"`+url+`"}`)
-		require.Equal(t, honoured, strings.HasPrefix(err.Error(), "retry not before 7s: "), "%d: %v", s, err)
+		var v *httpcall.VerdictError
+		require.Equal(t, honoured, errors.As(err, &v) && v.Later && v.RetryAfter == 7*time.Second, "%d: %v", s, err)
 	}
 }
 

@@ -123,7 +123,11 @@ func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
 
 // sharpen reads the database's clock again if the last reading was too slow for the lease of one of the tasks.
 // Without it this worker would claim and release the task again and again until the next reading.
+// It also does after a sleep of the machine, which the estimate does not know of: the leases would be over already.
 func (c *Claimer) sharpen(ctx context.Context, tasks []*model.Task) error {
+	if err := c.Store.FreshClock(ctx); err != nil {
+		return err
+	}
 	behind := c.Store.Clock.Error()
 	if !vague(input.MinWorkerTimeout, behind) { // no lease is shorter
 		return nil

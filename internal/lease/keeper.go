@@ -139,7 +139,7 @@ func (k *Keeper[X]) pingBatch(ctx context.Context, batch []X) (answered bool) {
 
 // Ping extends the leases of the batch, and reports whether the database answered.
 func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
-	interval, slept := batch[0].Lease().Interval(), false
+	interval, slept := batch[0].Lease().Interval(), k.cfg.Store.Clock.Age() >= store.MaxClockAge
 	for _, x := range batch {
 		interval = min(interval, x.Lease().Interval())
 		slept = slept || x.Lease().mayHaveSlept(k.cfg.Clock)

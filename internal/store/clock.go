@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -91,16 +92,21 @@ func (c *Clock) Stamp() Stamp {
 	return s
 }
 
-// Age is how long ago the last reading was, by the clock that says more; a reading
+// Age is how long ago the last reading was, by the clock that says more. A reading
 // that a sleep of the machine or a jump of its wall clock has made doubtful is old.
 func (c *Clock) Age() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.read {
+	if !c.read || c.at.Drift(c.local).Abs() > doubtful {
 		return time.Hour
 	}
-	return max(c.at.Since(c.local), -c.at.Drift(c.local))
+	return c.at.Since(c.local)
 }
+
+// doubtful is a drift of this machine's clocks since a reading that no lease hides in its margin: the
+// estimate goes by the monotonic clock, which stands still while the machine sleeps. Between two
+// readings, clocks that are merely adjusted drift by less.
+const doubtful = input.MinWorkerTimeout / 10
 
 const (
 	// clockRates is how fast two machines' clocks go apart: one part in so many.
@@ -113,7 +119,7 @@ const (
 func (c *Clock) observe(server time.Time, asked clock.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	least, most := server, server.Add(asked.SinceMonotonic(c.local))
+	least, most := server, server.Add(asked.Since(c.local)) // the machine may have slept meanwhile
 	if c.read {
 		passed := c.at.SinceMonotonic(c.local)
 		expected, apart := c.server.Add(passed), passed/clockRates

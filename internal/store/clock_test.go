@@ -46,6 +46,34 @@ func TestTheClockNeverRunsAheadOfTheDatabase(t *testing.T) {
 	require.Equal(t, noon.Add(20*time.Second+5*time.Millisecond), c.Now())
 }
 
+// While the machine sleeps its monotonic clock stands still, so the estimate lags by the sleep. A wall clock that is
+// adjusted does not matter.
+func TestAReadingFromBeforeASleepIsOld(t *testing.T) {
+	for _, c := range []struct {
+		drift time.Duration
+		old   bool
+	}{{0, false}, {60 * time.Millisecond, false}, {-60 * time.Millisecond, false}, {200 * time.Millisecond, true}, {12 * time.Second, true}, {-12 * time.Second, true}} {
+		m := &machine{wall: noon}
+		k := newClock(m)
+		reading(m, k, noon, 0)
+		m.pass(time.Second)
+		m.wall = m.wall.Add(c.drift)
+		require.Equal(t, c.old, k.Age() >= MaxClockAge, c.drift)
+		reading(m, k, noon, 0)
+		require.Zero(t, k.Age(), "the next reading counts")
+	}
+}
+
+func TestASleepWhileTheClockIsReadMakesTheReadingVague(t *testing.T) {
+	m := &machine{wall: noon}
+	k := newClock(m)
+	asked := clock.Read(m)
+	m.pass(10 * time.Millisecond)
+	m.wall = m.wall.Add(12 * time.Second)
+	k.observe(noon, asked)
+	require.GreaterOrEqual(t, k.Error(), 12*time.Second)
+}
+
 func TestAStampSaysByHowMuchItMayLag(t *testing.T) {
 	m := &machine{wall: noon}
 	c := newClock(m)

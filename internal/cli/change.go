@@ -220,7 +220,11 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 func (r *changing) whyNot(id string, err error) string {
 	var refused *model.RefusedError
 	if !errors.As(err, &refused) {
-		return errorText(err)
+		text, plain := errorText(err), fmt.Sprintf("%v: %s", store.ErrNotFound, human.TaskID(id))
+		if strings.HasSuffix(text, plain) {
+			return plain
+		}
+		return text
 	}
 	if s := refused.Status; r.Name == bulk.Retry.Name && (s == model.StatusSuccess || s == model.StatusCompleted) {
 		return fmt.Sprintf("%s is %s; to run it again, send its key with: mscheduler send --existing restart-succeeded", human.TaskID(id), s)

@@ -87,7 +87,7 @@ func TestWhatEndedIsArchivedAndStillFound(t *testing.T) {
 	var lives struct{ Lives []struct{ Status string } }
 	s.ok("task", "history", "t/k0", "-o", "json").json(&lives)
 	require.Len(t, lives.Lives, 2)
-	s.fails(ExitNotFound, []string{"no such task: -/t/none"}, "task", "history", "t/none")
+	s.fails(ExitNotFound, []string{"no such task: t/none"}, "task", "history", "t/none")
 	s.fails(ExitNotFound, []string{"no such task"}, "task", "show", "t/k0@17")
 }
 
@@ -103,7 +103,7 @@ func TestATaskIsDeletedByAShortRetentionAndFromTheHistory(t *testing.T) {
 	s.ok("archive", "run")
 	_, err := database(t, s).Collection("task_history").DeleteMany(t.Context(), bson.M{"task_id": "-/mail.send/ann"})
 	require.NoError(t, err)
-	s.fails(ExitNotFound, []string{"no such task: -/mail.send/ann"}, "task", "show", "mail.send/ann")
+	s.fails(ExitNotFound, []string{"no such task: mail.send/ann"}, "task", "show", "mail.send/ann")
 	require.Contains(t, s.ok("task", "list", "--history").stdout, "mail.send/bob@")
 	require.Equal(t, "mail.send/ann  New\n", s.ok("send", "mail.send", "--key", "ann").stdout)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/mscheduler/mscheduler/internal/failure"
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/store"
 )
 
 // Exit codes of the binary; the help of every command lists them.
@@ -155,6 +157,10 @@ func errorText(err error) string {
 	text := strings.TrimSpace(err.Error())
 	if failure.NoServer(err) {
 		text = firstSentence(text)
+	}
+	none := store.ErrNotFound.Error() + ": "
+	if before, id, found := strings.Cut(text, none); found {
+		text = before + none + human.TaskID(id)
 	}
 	return strings.ReplaceAll(text, "\n", "\n  ")
 }

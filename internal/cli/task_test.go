@@ -120,7 +120,7 @@ func TestCommandsChangeTasksById(t *testing.T) {
 	require.Empty(t, r.stdout)
 
 	// What one forbids does not stop the others, and the first decides the code.
-	r = s.fails(ExitNotFound, []string{"no such task: -/t/none"}, "task", "retry", "t/none", "t/b")
+	r = s.fails(ExitNotFound, []string{"mscheduler: no such task: t/none\n"}, "task", "retry", "t/none", "t/b")
 	require.Equal(t, "t/b  New\n", r.stdout)
 
 	var changed struct{ Tasks []changedView }

@@ -26,7 +26,7 @@ shows each of them.`,
 			return err
 		}
 		if len(docs) == 0 {
-			return coded(ExitNotFound, "no such task: %s (the history was searched, too)", id)
+			return coded(ExitNotFound, "no such task: %s (the history was searched, too)", human.TaskID(id))
 		}
 		now := c.at
 		t := newTable("LIFE", "STATUS", "TRIES", "CREATED", "FINISHED", "ARCHIVED", "WHAT")

@@ -61,7 +61,7 @@ func (a *app) awaitAll(ctx context.Context, c *connection, ids []string, timeout
 			return store.CannotRead(id)
 		}
 		if lives[id], err = c.store.History.Life(ctx, id, 0); errors.Is(err, store.ErrNotFound) {
-			return coded(ExitNotFound, "no such task: %s", id)
+			return coded(ExitNotFound, "no such task: %s", human.TaskID(id))
 		}
 		if err != nil {
 			return err

@@ -228,6 +228,7 @@ func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
 		return err
 	}
 	views := []view.Flow{}
+	var started []graph.Spec
 	for i := range specs {
 		doc, err := c.flows.Start(ctx, specs[i])
 		if err != nil {
@@ -235,6 +236,7 @@ func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
 		}
 		if doc.Created {
 			f.made(audit.Thing{Kind: audit.Flow, ID: doc.ID})
+			started = append(started, specs[i])
 		} else {
 			f.say("the key of %s already exists; nothing changed", human.FlowID(doc.ID))
 		}
@@ -245,7 +247,7 @@ func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
 			}
 		}
 	}
-	f.warnUnserved(ctx, c, typesOf(specs))
+	f.warnUnserved(ctx, c, typesOf(started))
 	if f.asJSON() {
 		if err := f.printJSON(map[string]any{"flows": views}); err != nil {
 			return err

@@ -121,6 +121,7 @@ shop/later  RUNNING  step 1, 2030-04-01 00:30:00Z \(in .*\)$`, r.stdout)
 	require.Contains(t, r.stderr, "no plan engine is running")
 	r = s.ok("plan", "publish", "-f", path)
 	require.Contains(t, r.stderr, "a plan with the id now already exists; nothing changed\na plan with the id shop/later already exists; nothing changed\n")
+	require.NotContains(t, r.stderr, "unknown type", "nothing was stored")
 
 	r = s.ok("plan", "list")
 	require.Regexp(t, `(?m)^shop/later +report +every 2 days, 3 times +RUNNING +1 +in \S.* +- +0 `, r.stdout)

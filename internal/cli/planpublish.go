@@ -166,7 +166,7 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 			if doc.Status.Over() {
 				continue
 			}
-			if runs = true; first[doc.Station] == "" && len(first) < maxTypesChecked {
+			if runs = true; doc.Created && first[doc.Station] == "" && len(first) < maxTypesChecked {
 				first[doc.Station] = stepplan.TaskID(doc, doc.Step)
 			}
 		}

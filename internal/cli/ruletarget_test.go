@@ -100,7 +100,7 @@ options: {callback: {success: {url: "http://h/"}, security: {type: aksk, ak: sho
 	require.Empty(t, s.ok("periodic", "list").stdout, "nothing was written")
 
 	plain := s.file(fmt.Sprintf(rule, "swordfish", "hunter2"))
-	require.Contains(t, s.ok("periodic", "apply", "-f", plain, "--dry-run").stdout, "  + options.callback.security: the secret of shop\n  + http.keys: the secret of a\n")
+	require.Contains(t, s.ok("periodic", "apply", "-f", plain, "--dry-run").stdout, "  + options.callback.security.keys: a new secret for the key shop\n  + http.keys: a new secret for the key a\n")
 	require.Contains(t, s.ok("periodic", "apply", "-f", plain).stdout, "n  created")
 	s.ok("periodic", "trigger", "n")
 	sealed := func() string {

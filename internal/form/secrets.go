@@ -10,7 +10,7 @@ import (
 // SecretChanges say which secrets and which addresses of a callback a file changes where it
 // is not to be seen.
 func SecretChanges(path string, old, now *model.Callback) []string {
-	return append(GivenSecrets(path+".security", callbackKeys(now)), hiddenURLs(path, old, now)...)
+	return append(GivenSecrets(path+".security.keys", callbackKeys(now)), hiddenURLs(path, old, now)...)
 }
 
 func callbackKeys(c *model.Callback) []callback.Key {
@@ -40,7 +40,7 @@ func hiddenURLs(path string, old, now *model.Callback) (changes []string) {
 func GivenSecrets(path string, keys []callback.Key) (changes []string) {
 	for _, k := range keys {
 		if k.Secret != safetext.Hidden {
-			changes = append(changes, "+ "+path+": the secret of "+k.AccessKey)
+			changes = append(changes, "+ "+path+": a new secret for the key "+k.AccessKey)
 		}
 	}
 	return changes

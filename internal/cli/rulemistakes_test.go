@@ -26,6 +26,9 @@ func TestMistakesInFilesOfRulesSayWhatIsWanted(t *testing.T) {
 	} {
 		s.fails(ExitUsage, c.says, "periodic", "apply", "-f", s.file(c.file))
 	}
+	several := "name: n\ncatch_up: full\ntype: t\ncron: bad\npriority: 99\n"
+	r := s.fails(ExitUsage, nil, "periodic", "apply", "-f", s.file(several))
+	require.Regexp(t, `(?s)types.yaml:2:.*types.yaml:4:.*types.yaml:5:`, r.stderr, "in the order of the file")
 	one := s.file(rule + "http: {url: 'http://h/', expect: 2xx}\ncatch_up: FULL\n")
 	require.Contains(t, s.ok("periodic", "apply", "-f", one).stdout, "created")
 	list := s.file(rule + "http: {url: 'http://h/', expect: ['200-299']}\ncatch_up: {mode: FULL}\n")

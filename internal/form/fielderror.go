@@ -1,8 +1,10 @@
 package form
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mscheduler/mscheduler/model"
@@ -40,19 +42,25 @@ func (d Doc[T]) Where() string {
 	return fmt.Sprintf("%s:%d:%d", d.file, d.root.line, d.root.column)
 }
 
-// Locate gives each error about a field its place in the file. Fields of options may be named
+// Locate gives each error about a field its place in the file, and sorts them by that. Fields of options may be named
 // without that, and those that were not written have the place of what they belong to. An error
 // of another kind gets the place of the document.
 func (d Doc[T]) Locate(err error) error {
 	var out []error
+	var fields []*FieldError
 	for _, e := range leaves(err) {
 		var bad *model.InvalidError
 		if errors.As(e, &bad) {
-			e = &FieldError{File: d.file, place: d.placeOf(bad.Field), Field: bad.Field, Reason: bad.Reason}
+			fields = append(fields, &FieldError{File: d.file, place: d.placeOf(bad.Field), Field: bad.Field, Reason: bad.Reason})
 		} else {
-			e = fmt.Errorf("%s: %w", d.Where(), e)
+			out = append(out, fmt.Errorf("%s: %w", d.Where(), e))
 		}
-		out = append(out, e)
+	}
+	slices.SortStableFunc(fields, func(x, y *FieldError) int {
+		return cmp.Or(cmp.Compare(x.line, y.line), cmp.Compare(x.column, y.column))
+	})
+	for _, f := range fields {
+		out = append(out, f)
 	}
 	return errors.Join(out...)
 }

@@ -1,0 +1,85 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tracing"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// Cancel ends a plan: no step follows, and the task of the step that waits or runs is cancelled. Cancel
+// changes nothing if the plan is over. remark is kept as the reason.
+func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, error) {
+	if err := input.Label("remark", remark); err != nil {
+		return nil, err
+	}
+	return p.change(ctx, "cancelling", id, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
+		open := doc.Step > 0 && !doc.Done && !doc.Status.Over()
+		if others := doc.Planned; open && !slices.ContainsFunc(others, func(pl repeat.Planned) bool { return pl.Do != stepplan.DoSend }) {
+			lives, err := p.store.Tasks.LastLives(ctx, []string{stepplan.TaskID(doc, doc.Step)})
+			if err != nil {
+				return nil, err
+			}
+			t, there := lives[stepplan.TaskID(doc, doc.Step)]
+			there = there && (t == nil || !stepplan.OfEarlier(doc, t))
+			unsent := !there && len(others) > 0 && stepplan.Check(doc) == nil
+			open = unsent || there && (t == nil || !lifecycle.Archivable(t.Status) || endPending(t))
+		}
+		return stepplan.Cancel(doc, remark, open, now), nil
+	})
+}
+
+// Reset resumes a plan in ERROR: the step that failed starts again. It is refused for other
+// plans, and while the document of the plan is broken. If ctx has a span, the steps belong to its trace
+// from then on.
+func (p *Plans) Reset(ctx context.Context, id string) (*repeat.Plan, error) {
+	return p.change(ctx, "resetting", id, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
+		after, err := stepplan.Reset(doc, now)
+		if err == nil {
+			after.Trace = cmp.Or(tracing.Of(ctx, now), doc.Trace)
+		}
+		return after, err
+	})
+}
+
+// maxTries is how often a decision is made anew when somebody else decided in between.
+const maxTries = 50
+
+// change reads a plan, decides and writes that, again until nobody interferes, and carries out what was
+// decided.
+func (p *Plans) change(ctx context.Context, doing, id string, decide func(*repeat.Plan, time.Time) (*repeat.Plan, error)) (*repeat.Plan, error) {
+	if err := p.ready(ctx); err != nil {
+		return nil, fmt.Errorf("%s the plan %s: %w", doing, id, err)
+	}
+	for range maxTries {
+		began := clock.Read(p.store.Local())
+		before, err := p.Get(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("%s a plan: %w", doing, err)
+		}
+		after, err := decide(before, p.store.Clock.Now())
+		if err != nil {
+			return nil, fmt.Errorf("%s the plan %s: %w", doing, id, err)
+		}
+		if after == before {
+			return before, nil
+		}
+		applied, err := p.decider.One(ctx, began, store.Decision[*repeat.Plan]{Before: before, After: after})
+		if err != nil {
+			return nil, fmt.Errorf("%s the plan %s: %w", doing, id, err)
+		}
+		if applied {
+			return after, nil
+		}
+	}
+	return nil, fmt.Errorf("%s the plan %s: somebody else changed it %d times in between", doing, id, maxTries)
+}

@@ -192,7 +192,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	defer close(c.done)
 	defer c.store.Measure.Enter(c.measured)()
-	if err := c.prepare(ctx); err != nil {
+	life, endLife := undated(ctx)
+	defer endLife()
+	if err := c.prepare(life); err != nil {
 		c.outcomes.Close()
 		c.gate.Close()
 		c.endService()
@@ -201,8 +203,6 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	life, endLife := undated(ctx)
-	defer endLife()
 	defer context.AfterFunc(c.stopping, endLife)()
 	var seekers, keepers sync.WaitGroup
 	c.keep(&keepers)
@@ -283,7 +283,7 @@ func undated(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // prepare waits until the database can be worked on: schema and clock.
 func (c *Consumer) prepare(ctx context.Context) error {
-	ctx, cancel := undated(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.stopping, cancel)()
 	for wait := c.health.NewBackOff(); ; wait.Sleep(ctx) {
@@ -298,7 +298,7 @@ func (c *Consumer) prepare(ctx context.Context) error {
 		}
 		c.health.Report(err)
 		if err == nil || ctx.Err() != nil || store.Classify(err) == store.Fatal {
-			return errors.Join(err, ctx.Err())
+			return errors.Join(err, context.Cause(ctx))
 		}
 	}
 }

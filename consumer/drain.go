@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -83,6 +84,8 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool, beside ...func(ctx 
 		close(c.done)
 		c.mu.Unlock()
 	}()
+	ctx, end := undated(ctx)
+	defer end()
 	err := c.prepare(ctx)
 	if c.isStopping() {
 		err = ErrShutdown
@@ -118,7 +121,15 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool, beside ...func(ctx 
 	mu.Lock()
 	defer mu.Unlock()
 	done.Skipped = skipped
-	return done, errors.Join(err, left)
+	return done, errors.Join(because(ctx, err), left)
+}
+
+// because adds why ctx ended, if it has, to the error of what then failed.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
 }
 
 // drainage is how to drain, see [Consumer.Drain].

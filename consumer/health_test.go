@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
-var errAway = errors.New("no answer")
+var errAway = context.DeadlineExceeded
 
 func TestAfterAnOutagePingsAndEndsGoFirst(t *testing.T) {
 	c, o := prepared(t, testdb.New(t))

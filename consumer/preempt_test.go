@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -235,7 +234,7 @@ func TestAfterAJumpOfTheDatabasesClockOwnersAreGivenTheTimeToHearOfIt(t *testing
 	w.requireLeftAlone(short)
 	require.Equal(t, store.MaxClockAge+500*time.Millisecond+claim.Notice, left.Wait)
 
-	w.c.health.Report(errors.New("no answer")) // and the database is away for a moment
+	w.c.health.Report(errAway) // and the database is away for a moment
 	w.watch(left.Wait - time.Second)
 	require.Positive(t, w.scan().Wait, "a later trouble does not shorten the wait")
 	w.requireLeftAlone(short)

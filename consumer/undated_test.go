@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
@@ -43,6 +45,40 @@ func TestADeadlineOfRunIsNoOutage(t *testing.T) {
 	cancel()
 	require.NoError(t, <-ran)
 	require.Empty(t, heard)
+}
+
+// Time is virtual, so that the deadline passes while the answer is held, and not before.
+func TestADeadlineOfADrainIsNoOutage(t *testing.T) {
+	t.Parallel()
+	for doing, rule := range map[string]proxy.Rule{
+		"writing the worker's heartbeat": {Command: "findAndModify", Collection: "workers"},
+		"finding the next lapse":         {Command: "find", Collection: "tasks", Contains: "lapse_at", Lacks: "Sentinel"},
+		"finding due tasks":              {Command: "find", Collection: "tasks", Contains: "audience", Lacks: "Sentinel"},
+	} {
+		t.Run(doing, func(t *testing.T) {
+			t.Parallel()
+			virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+				px, err := proxy.Start(uri)
+				require.NoError(t, err)
+				t.Cleanup(px.Close)
+				var outages []string
+				c, _ := newQuietAt(t, px.URI(), db, Config{OnEvent: func(e Event) {
+					if e.Kind == workerevent.Outage {
+						outages = append(outages, e.Reason)
+					}
+				}})
+				rule.Do = proxy.HoldAfter
+				held := px.Set(rule)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err = c.Drain(ctx, false)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorContains(t, err, doing)
+				require.Equal(t, 1, held.Sprung())
+				require.Empty(t, outages)
+			})
+		})
+	}
 }
 
 func TestAnUndatedContextEndsWithItsOwnAndHasItsValues(t *testing.T) {

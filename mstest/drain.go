@@ -2,7 +2,6 @@ package mstest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -53,9 +52,6 @@ func Drain(t testing.TB, c *consumer.Consumer, opts ...DrainOption) consumer.Dra
 	defer cancel()
 	report, err := c.Drain(ctx, d.skipTime, d.beside...)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-			err = fmt.Errorf("%w: %w", cause, err) // the time was up before it had begun
-		}
 		t.Fatalf("draining the tasks: %v (so far: %+v)", err, report)
 	}
 	return report

@@ -41,12 +41,13 @@ func New(trust *claim.Trust, lost func(err error), back func()) *Monitor {
 	return m
 }
 
-// Report takes the error of a call; nil means that the server answered.
+// Report takes the error of a call; nil means that the server answered. An error that says nothing about
+// the server changes nothing.
 func (m *Monitor) Report(err error) {
 	switch {
 	case err == nil:
 		m.answered()
-	case store.Outage(err):
+	case store.Away(err):
 		m.Trust.Failed()
 		m.mu.Lock()
 		was := m.down

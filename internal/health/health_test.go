@@ -1,7 +1,9 @@
 package health
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,9 +11,10 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
 )
 
-var errAway = errors.New("no answer")
+var errAway = fmt.Errorf("no answer: %w", context.DeadlineExceeded)
 
 // exact is the time of a database that never goes wrong.
 type exact struct{}
@@ -36,7 +39,21 @@ func TestAnOutageIsToldOnceWhenItBeginsAndOnceWhenItEnds(t *testing.T) {
 		m.Report(nil)
 		require.False(t, m.Down())
 	}
-	require.Equal(t, []string{"no answer", "back"}, told)
+	require.Equal(t, []string{errAway.Error(), "back"}, told)
+}
+
+func TestAnErrorThatSaysNothingAboutTheServerIsNoOutage(t *testing.T) {
+	var told []error
+	m := newMonitor(func(err error) { told = append(told, err) }, func() {})
+	for _, err := range []error{errors.New("MaxAwaitTime must be less than the operation timeout"), store.ErrStreamEnded} {
+		m.Report(nil)
+		m.Report(err)
+		require.False(t, m.Down(), "%v", err)
+		m.Report(errAway)
+		m.Report(err)
+		require.True(t, m.Down(), "%v", err)
+	}
+	require.Equal(t, []error{errAway, errAway}, told)
 }
 
 func TestWhoBacksOffGoesOnAsSoonAsTheDatabaseAnswersAnybody(t *testing.T) {

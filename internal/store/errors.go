@@ -240,6 +240,14 @@ func IsDuplicate(err error) bool { return mongo.IsDuplicateKeyError(err) }
 // Everything else is an answer that a person should read.
 func Outage(err error) bool { return Unreachable(err) && !Final(err) }
 
+// Away says whether an error proves an outage: no server answered, or none serves at the moment. An error
+// that the driver makes before it sends anything is none, and neither is the end of a change stream.
+func Away(err error) bool {
+	var server mongo.ServerError
+	var connection topology.ConnectionError
+	return Outage(err) && (errors.As(err, &server) || errors.As(err, &connection) || isSelection(err) || mongo.IsTimeout(err))
+}
+
 // Unreachable says whether the same may succeed later: network, timeout, no primary, an
 // answer that is not known to be fatal. A document that cannot be read is an answer, and so
 // is one that somebody else holds ([ErrHeld]).

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/mscheduler/mscheduler/model"
@@ -86,6 +88,24 @@ func TestAnAnswerIsNoOutageWhateverItSays(t *testing.T) {
 		require.True(t, Outage(away), "%v", away)
 	}
 	require.False(t, Outage(nil))
+}
+
+func TestOnlyTheNetworkATimeoutOrAServerProvesAnOutage(t *testing.T) {
+	for _, away := range []error{
+		context.DeadlineExceeded, driver.ErrDeadlineWouldBeExceeded, topology.ServerSelectionError{}, topology.WaitQueueTimeoutError{},
+		topology.ConnectionError{Wrapped: io.EOF}, mongo.CommandError{Labels: []string{"NetworkError"}},
+		mongo.CommandError{Labels: []string{driver.TransientTransactionError}, Message: "connection pool is paused"},
+		mongo.CommandError{Code: 10107}, mongo.CommandError{Code: 189}, mongo.WriteException{WriteConcernError: &mongo.WriteConcernError{Code: 64}},
+	} {
+		require.True(t, Away(away), "%v", away)
+		require.True(t, Away(explain(away, "trying")), "%v", away)
+	}
+	for _, other := range []error{
+		nil, context.Canceled, errors.New("MaxAwaitTime must be less than the operation timeout"), ErrStreamEnded, ErrHeld,
+		mongo.CommandError{Code: 13}, mongo.CommandError{Code: 999_999},
+	} {
+		require.False(t, Away(other), "%v", other)
+	}
 }
 
 func TestAnErrorThatAPersonCanMendSaysHow(t *testing.T) {

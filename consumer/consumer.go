@@ -54,6 +54,7 @@ type Consumer struct {
 	handlers   map[string]*handler
 	categories []*category
 	started    bool
+	left       bool // handlers of a Drain that has returned may still run
 
 	held      *holdings
 	ends      *finish.Ends
@@ -173,7 +174,7 @@ func (c *Consumer) WorkerID() string { return c.cfg.WorkerID }
 // errStarted is returned when a consumer is run a second time.
 var errStarted = errors.New("the consumer was already started")
 
-// LeftError lists the handlers that had not returned when Run returned. The process keeps
+// LeftError lists the handlers that had not returned when Run or Drain returned. The process keeps
 // pinging their executions until they return or the process ends, so that no other worker runs
 // their tasks.
 type LeftError struct{ Executions []string }
@@ -228,6 +229,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 func (c *Consumer) start(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.left {
+		return ErrShutdown
+	}
 	if c.started {
 		return errStarted
 	}

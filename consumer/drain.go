@@ -72,15 +72,17 @@ func (d *Drained) count(e Event) {
 // the time to look at; otherwise next is when more work is due (zero = never).
 //
 // [Consumer.Stop] ends Drain as it ends Run: handlers may continue for the ShutdownTimeout. If
-// work is left then, the error is [ErrShutdown]. If handlers did not return, it is also a
-// [*LeftError].
+// work is left then, the error is [ErrShutdown]. When ctx ends, the contexts of handlers end at once, and Drain waits
+// as long for them to return. If handlers did not return, the error is also a [*LeftError], and the consumer cannot
+// start again.
 func (c *Consumer) Drain(ctx context.Context, skipTime bool, beside ...func(ctx context.Context, now time.Time) (next time.Time, worked bool, err error)) (Drained, error) {
 	if err := c.start(ctx); err != nil {
 		return Drained{}, err
 	}
+	var left error
 	defer func() {
 		c.mu.Lock()
-		c.started = false
+		c.started, c.left = false, left != nil
 		close(c.done)
 		c.mu.Unlock()
 	}()
@@ -112,12 +114,8 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool, beside ...func(ctx 
 			x.cancel(ErrShutdown)
 		}
 		c.giveBack("the worker is stopping")
-		select {
-		case <-c.handlersReturned():
-		case <-c.stopping.Done():
-		}
 	}
-	left := c.shutdown(&keepers)
+	left = c.shutdown(&keepers)
 	mu.Lock()
 	defer mu.Unlock()
 	done.Skipped = skipped

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -170,6 +171,49 @@ func TestAStopEndsADrainWhoseOwnContextHasEnded(t *testing.T) {
 	require.ErrorAs(t, err, &left)
 	close(goOn)
 	inTime(t, c.service.Done())
+}
+
+// Time is virtual: a handler that ignores its context has as long as in a Run that stops.
+func TestADrainWhoseContextHasEndedReturnsAlthoughAHandlerDoesNot(t *testing.T) {
+	t.Parallel()
+	virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+		setup, _ := preparedAt(t, uri, db)
+		putMany(t, setup, map[string]int{quietType: 2}, nil)
+		c, err := New(Config{Database: db, Concurrency: 1, ShutdownTimeout: 10 * time.Second})
+		require.NoError(t, err)
+		calls, goOn := 0, make(chan struct{})
+		require.NoError(t, Handle(c, model.NewType[int, int](quietType), func(context.Context, *Task[int]) (int, error) {
+			calls++
+			<-goOn
+			return 0, nil
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		did, err := c.Drain(ctx, false)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		var left *LeftError
+		require.ErrorAs(t, err, &left)
+		require.Len(t, left.Executions, 1)
+		require.Equal(t, 1, did.Executions)
+		require.Equal(t, time.Second+10*time.Second+returnGrace, time.Since(began).Round(time.Second))
+
+		_, err = c.Drain(t.Context(), false)
+		require.ErrorIs(t, err, ErrShutdown)
+		require.ErrorIs(t, c.Run(t.Context()), ErrShutdown)
+		time.Sleep(time.Minute)
+		count := func(filter bson.D) int64 {
+			n, err := db.Collection("tasks").CountDocuments(t.Context(), filter)
+			require.NoError(t, err)
+			return n
+		}
+		alive := bson.D{{Key: "status", Value: model.StatusExecuting}, {Key: "lapse_at", Value: bson.D{{Key: "$gt", Value: time.Now()}}}}
+		require.EqualValues(t, 1, count(alive), "its lease is extended until it returns")
+		close(goOn)
+		<-c.service.Done()
+		require.EqualValues(t, 1, count(bson.D{{Key: "status", Value: model.StatusSuccess}}))
+		require.Equal(t, 1, calls, "no other task follows it")
+	})
 }
 
 func TestADrainOfWhatSnoozesForEverComesToRest(t *testing.T) {

@@ -24,7 +24,8 @@ type drain struct {
 func SkipTime() DrainOption { return func(d *drain) { d.skipTime = true } }
 
 // Within is how long the drain may take by the machine's clock; then handlers are told
-// to stop and the test fails. Defaults to a minute.
+// to stop and the test fails. A handler that does not stop holds it up for the consumer's ShutdownTimeout and five
+// seconds more. Defaults to a minute.
 func Within(limit time.Duration) DrainOption { return func(d *drain) { d.within = limit } }
 
 // With drains something else beside the tasks. With(flows.Drain) drains flows, so that their next

@@ -64,6 +64,7 @@ type Consumer struct {
 	apart     sync.WaitGroup // claims beside the fetches, see [Consumer.claimApart]
 	wake      waker
 	health    *health.Monitor
+	outages   outages
 	leases    *lease.Keeper[*execution]
 	lapses    *lapse.Watch
 	watch     *stream.Watcher
@@ -349,20 +350,6 @@ func (c *Consumer) handlerOf(typ string) *handler {
 func (c *Consumer) eventsMissed() {
 	c.seeker.Forget()
 	c.wake.now()
-}
-
-func (c *Consumer) databaseLost(err error) {
-	c.log.Warn().Err(err).Msg("the database is unavailable; work continues when it is available again")
-	c.emit(Event{Kind: workerevent.Outage, Reason: err.Error()})
-}
-
-func (c *Consumer) databaseBack() {
-	c.leases.PingNow()
-	c.store.Forget()
-	c.log.Info().Msg("the database is available again")
-	c.emit(Event{Kind: workerevent.Restored})
-	c.wake.now()
-	c.lapses.Restored()
 }
 
 // document is what the other workers know of this one.

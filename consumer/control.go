@@ -101,6 +101,7 @@ func (c *Consumer) asked(drain *store.Drain) {
 // housekeepingLoop does what is due every second or every half minute.
 func (c *Consumer) housekeepingLoop(ctx context.Context) {
 	for ctx.Err() == nil {
+		c.logOutage()
 		// One that serves categories reads it also when idle: their types may change.
 		if (c.held.count().all > 0 || len(c.categories) > 0) && c.control.Age() >= control.MaxAge*9/10 {
 			c.health.Report(c.control.Read(ctx))

@@ -2,32 +2,21 @@ package consumer
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-// napping is the clock of a machine that has slept: meanwhile its monotonic clock stood still.
-type napping struct{ slept atomic.Int64 }
-
-func (*napping) Now() time.Time { return time.Now() }
-
-func (n *napping) Monotonic() time.Duration {
-	return clock.System().Monotonic() - time.Duration(n.slept.Load())
-}
-
 // The estimate of the database's time lags by the sleep. Leases that counted from it would be over already.
 func TestAWorkerThatHasSleptClaimsWithWholeLeases(t *testing.T) {
 	t.Parallel()
 	db := testdb.New(t)
-	n := &napping{}
+	n := testdb.NewSleeper()
 	c, sent := newQuiet(t, db, Config{Clock: n})
 	hold, begun := make(chan struct{}), make(chan struct{}, 1)
 	typ := model.NewType[int, int]("held")
@@ -40,7 +29,7 @@ func TestAWorkerThatHasSleptClaimsWithWholeLeases(t *testing.T) {
 	sent.watch(func(command string) {
 		if command == "getMore" && !slept { // it waits for events
 			slept = true
-			n.slept.Add(int64(nap))
+			n.Sleep(nap)
 			_, err := producer.Send(context.Background(), p, typ, 1, producer.Key("k"), producer.Lease(3*time.Second, lease), producer.At(time.Now().Add(-time.Hour)))
 			if err != nil {
 				panic(err)

@@ -58,5 +58,5 @@ func TestADatabaseThatComesAndGoesIsLoggedOnceAMinute(t *testing.T) {
 	require.Contains(t, inTime(t, log), unavailable)
 	w.pass(time.Minute)
 	w.c.logOutage()
-	require.Empty(t, log, "a line says so already")
+	require.Empty(t, log, "the outage is logged already")
 }

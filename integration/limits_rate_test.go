@@ -127,8 +127,8 @@ func (a *arena) beginnings(ids []string) []time.Time {
 	return began
 }
 
-// Each pause of this machine, of which late knows only what is usual, loses some starts. So one second without a pause
-// is what shows that the rate is reached.
+// A machine that stands still for a moment starts fewer tasks in that second. So the best second shows whether the rate
+// is reached.
 func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
 	onEnginesAlone(t, withoutRace(slowInLong(func(t *testing.T, e Engine) {
 		a := newArena(t, e)

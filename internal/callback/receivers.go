@@ -40,7 +40,7 @@ const (
 	lastTurn = 2 * time.Hour
 )
 
-// enter begins a call. leave ends it, and is told whether it was answered, and the time. leave is nil
+// enter begins a call, and leave ends it: answered says whether the host answered, left is the time. leave is nil
 // when the host is silent and has its share: then wait is how long the delivery waits for its turn.
 func (r *receivers) enter(name string, now time.Duration) (leave func(answered bool, left time.Duration), wait time.Duration) {
 	r.mu.Lock()

@@ -173,7 +173,7 @@ func (l *live) decide(do func(in *Inputs) (*graph.Flow, error)) {
 		require.False(l, after.States[i].Context.Type != 0 && (status == graph.NodeReady || !after.Closed && status.Final()), "node %d is %s, and its join has something saved", i, status)
 	}
 	for i, runs := range l.runs {
-		require.False(l, runs && after.States[i].Status.Final(), "the flow of node %d goes on, and nobody waits for it", i)
+		require.False(l, runs && after.States[i].Status.Final(), "the flow of node %d runs although nobody waits for it", i)
 	}
 	for i := range after.States {
 		if after.States[i].Status == graph.NodePending && l.f.States[i].Status != graph.NodePending {
@@ -303,7 +303,7 @@ func (l *live) goOn() bool {
 	}
 	l.decide(func(in *Inputs) (*graph.Flow, error) { return Ended(l.f, ends, in, l.now) })
 	for k := range ends {
-		require.False(l, l.runs[ends[k].Node] && ends[k].Status == model.StatusCancelled, "the flow of node %d goes on, and its task is Cancelled", ends[k].Node)
+		require.False(l, l.runs[ends[k].Node] && ends[k].Status == model.StatusCancelled, "the flow of node %d runs although its task is Cancelled", ends[k].Node)
 		ends = append(ends, End{Node: ends[k].Node, Life: ends[k].Life - 1, Status: model.StatusSuccess})
 	}
 	again, err := Ended(l.f, ends, &Inputs{}, l.now)

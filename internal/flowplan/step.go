@@ -260,7 +260,7 @@ func (s *step) finish() (*graph.Flow, error) {
 			s.DueAt = clock.Sooner(s.DueAt, st.DueAt)
 		case st.Status != graph.NodeReady:
 			continue
-		case s.Nodes[i].Flow == nil: // of the others nobody hears by looking for it
+		case s.Nodes[i].Flow == nil: // the end of a flow is told, and not looked for
 			runs = true
 		}
 		ready = true

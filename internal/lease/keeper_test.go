@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/health"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -17,12 +16,6 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
-
-// napping is the clock of a machine whose monotonic clock stood still while it slept.
-type napping struct{ slept time.Duration }
-
-func (*napping) Now() time.Time             { return time.Now() }
-func (n *napping) Monotonic() time.Duration { return clock.System().Monotonic() - n.slept }
 
 type holder struct{ hold *Hold }
 
@@ -43,11 +36,11 @@ func TestAPingAfterASleepExtendsTheLeaseAlthoughItWasProvenSince(t *testing.T) {
 	require.NoError(t, err)
 	claimed := task.WorkerStates[0]
 
-	n := &napping{}
+	n := testdb.NewSleeper()
 	st, err := store.Open(store.Config{Database: db, Clock: n})
 	require.NoError(t, err)
 	require.NoError(t, st.ReadClock(t.Context()))
-	n.slept = time.Hour
+	n.Sleep(time.Hour)
 	eff := &lifecycle.Effective{Lease: 2 * claimed.PingExpireTime.Sub(claimed.ClaimedAt), PingInterval: time.Second}
 	x := holder{New(task, claimed.ExecID, eff, st.Clock.Stamp())}
 	k := NewKeeper(Config[holder]{Store: st, Clock: n, Health: health.New(claim.NewTrust(st.Clock, n), func(error) {}, func() {})})

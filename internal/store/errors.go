@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/mscheduler/mscheduler/internal/measure"
@@ -244,8 +245,15 @@ func Outage(err error) bool { return Unreachable(err) && !Final(err) }
 // that the driver makes before it sends anything is none, and neither is the end of a change stream.
 func Away(err error) bool {
 	var server mongo.ServerError
+	return Outage(err) && (errors.As(err, &server) || isConnection(err) || isSelection(err) || mongo.IsTimeout(err))
+}
+
+// isConnection says whether there was no connection, or it broke. After one breaks, the driver closes the others, too.
+func isConnection(err error) bool {
 	var connection topology.ConnectionError
-	return Outage(err) && (errors.As(err, &server) || errors.As(err, &connection) || isSelection(err) || mongo.IsTimeout(err))
+	var cleared driver.RetryablePoolError
+	var closed topology.PoolError
+	return errors.As(err, &connection) || errors.As(err, &cleared) || errors.As(err, &closed) || errors.Is(err, topology.ErrServerClosed)
 }
 
 // Unreachable says whether the same may succeed later: network, timeout, no primary, an

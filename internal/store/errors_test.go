@@ -90,10 +90,18 @@ func TestAnAnswerIsNoOutageWhateverItSays(t *testing.T) {
 	require.False(t, Outage(nil))
 }
 
+// clearedPoolError is what the driver says, with a type of its own, of calls beside one whose connection broke.
+type clearedPoolError struct{}
+
+func (clearedPoolError) Error() string {
+	return "connection pool was cleared because another operation failed"
+}
+func (clearedPoolError) Retryable() bool { return true }
+
 func TestOnlyTheNetworkATimeoutOrAServerProvesAnOutage(t *testing.T) {
 	for _, away := range []error{
 		context.DeadlineExceeded, driver.ErrDeadlineWouldBeExceeded, topology.ServerSelectionError{}, topology.WaitQueueTimeoutError{},
-		topology.ConnectionError{Wrapped: io.EOF}, mongo.CommandError{Labels: []string{"NetworkError"}},
+		topology.ConnectionError{Wrapped: io.EOF}, clearedPoolError{}, topology.ErrPoolClosed, topology.ErrServerClosed, mongo.CommandError{Labels: []string{"NetworkError"}},
 		mongo.CommandError{Labels: []string{driver.TransientTransactionError}, Message: "connection pool is paused"},
 		mongo.CommandError{Code: 10107}, mongo.CommandError{Code: 189}, mongo.WriteException{WriteConcernError: &mongo.WriteConcernError{Code: 64}},
 	} {

@@ -22,3 +22,23 @@ func (c *Clock) Now() time.Time { return c.began.Add(time.Duration(c.moved.Load(
 
 // Monotonic counts from long ago, so that zero, which stands for never, is long past.
 func (c *Clock) Monotonic() time.Duration { return c.Now().Sub(c.began.AddDate(-100, 0, 0)) }
+
+// Sleeper is the clock of a machine that sleeps now and then: meanwhile its monotonic clock stands still.
+type Sleeper struct {
+	began time.Time
+	slept atomic.Int64
+}
+
+// NewSleeper makes the clock of a machine that has not slept.
+func NewSleeper() *Sleeper { return &Sleeper{began: time.Now()} }
+
+// Sleep has the machine sleep for so long, at once.
+func (s *Sleeper) Sleep(d time.Duration) { s.slept.Add(int64(d)) }
+
+// Now is the machine's time.
+func (*Sleeper) Now() time.Time { return time.Now() }
+
+// Monotonic counts from long ago, as that of a [Clock].
+func (s *Sleeper) Monotonic() time.Duration {
+	return time.Since(s.began) - time.Duration(s.slept.Load()) + s.began.Sub(s.began.AddDate(-100, 0, 0))
+}

@@ -74,7 +74,6 @@ type Consumer struct {
 	outcomes  *outcome.Runner
 	gate      *limits.Gate
 	passes    passes
-	starved   atomic.Bool         // limited types were left out for want of a slot
 	secrets   *secret.Box         // nil = none
 	deliverer *callback.Deliverer // nil = this process delivers no callbacks
 	stats     counters
@@ -248,7 +247,7 @@ func (c *Consumer) newService() {
 	c.service, c.endService = context.WithCancel(context.Background())
 	c.outcomes = outcome.New(c.store, c.log, c.followers()...)
 	c.gate = limits.New(c.store, c.taskTypes, c.log, c.wake.now)
-	c.gate.Admitted = c.seeker.Hear
+	c.gate.Admitted = c.admitted
 	c.unsure, c.giveUp = context.WithCancel(c.service)
 	c.claimer = c.newClaimer()
 }

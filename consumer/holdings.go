@@ -16,6 +16,7 @@ type holdings struct {
 	all      map[*execution]struct{}
 	buffer   []*execution   // in the order in which they shall start
 	planned  []*execution   // those whose time to begin is to come, the earliest first
+	aside    int            // number of those, here and in the buffer, that have their slot already
 	alarm    *time.Timer    // for the first of them
 	alarmAt  time.Time      // the store's; zero = none is set
 	promised int            // slots for what is being claimed apart
@@ -37,6 +38,7 @@ const (
 	noSlot    slot = iota
 	hasSlot        // its handler runs
 	keepsSlot      // its handler has returned; the slot is for the next execution by its permit
+	setAside       // its handler waits for the time to begin; no other may have the slot
 )
 
 func newHoldings(slots int) *holdings {
@@ -58,7 +60,12 @@ func (h *holdings) add(xs []*execution, now time.Duration, at time.Time) {
 		switch {
 		case x.from.After(at):
 			h.planned = append(h.planned, x)
-		case x.ofType() != nil: // no other task can use its permit while it waits
+			if 2*(h.running+len(h.buffer)) > h.slots && h.running < h.slots { // else one is free by then
+				x.slot = setAside
+				h.aside++
+				h.running++
+			}
+		case x.ofType() != nil || !x.until.IsZero(): // no other task can use its permit or its start while it waits
 			h.buffer = slices.Insert(h.buffer, first, x)
 			first++
 		default:
@@ -68,6 +75,33 @@ func (h *holdings) add(xs []*execution, now time.Duration, at time.Time) {
 	if len(h.planned) > planned {
 		slices.SortStableFunc(h.planned, func(a, b *execution) int { return a.from.Compare(b.from) })
 	}
+}
+
+// keepForStart gives slots that were reserved for a type to its executions whose time to begin is to
+// come. It returns the number of those that it gave.
+func (h *holdings) keepForStart(of *handler, n int) (given int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, x := range h.planned {
+		if given < n && x.h == of && x.slot == noSlot {
+			x.slot = setAside
+			given++
+		}
+	}
+	h.aside += given
+	h.byType[of.typ] -= given // it counts them already
+	return given
+}
+
+// unwait is for an execution that waited and will not begin. A slot that was set aside for it stays its own
+// until its end is written. The caller holds mu.
+func (h *holdings) unwait(x *execution) {
+	if x.slot == setAside {
+		x.slot = keepsSlot
+		h.aside--
+		return
+	}
+	h.byType[x.h.typ]--
 }
 
 // startDue lets those start whose time has come, before all that wait for a slot, since it
@@ -109,14 +143,26 @@ func (h *holdings) startDue(at time.Time, now time.Duration, again func()) {
 func (h *holdings) next(now time.Duration) *execution {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.running >= h.slots || len(h.buffer) == 0 {
+	i := 0
+	if h.running >= h.slots {
+		if h.aside == 0 {
+			return nil
+		}
+		i = slices.IndexFunc(h.buffer, func(x *execution) bool { return x.slot == setAside })
+	}
+	if i < 0 || len(h.buffer) == 0 {
 		return nil
 	}
-	x := h.buffer[0]
+	x := h.buffer[i]
+	copy(h.buffer[1:i+1], h.buffer[:i])
 	h.buffer[0] = nil
 	h.buffer = h.buffer[1:]
+	if x.slot == setAside {
+		h.aside--
+	} else {
+		h.running++
+	}
 	x.slot = hasSlot
-	h.running++
 	h.started++
 	h.lastMove = now
 	h.signal()
@@ -130,7 +176,7 @@ func (h *holdings) takeBuffer() []*execution {
 	xs := append(h.buffer, h.planned...)
 	h.buffer, h.planned = nil, nil
 	for _, x := range xs {
-		h.byType[x.h.typ]--
+		h.unwait(x)
 	}
 	return xs
 }
@@ -146,7 +192,7 @@ func (h *holdings) unbuffer(x *execution) bool {
 	} else {
 		return false
 	}
-	h.byType[x.h.typ]--
+	h.unwait(x)
 	return true
 }
 
@@ -341,7 +387,7 @@ func (h *holdings) each() []*execution {
 // counts of what is held.
 type counts struct {
 	buffered, running, all int // buffered includes what is being claimed apart
-	planned                int // not among the buffered: their time to begin is to come
+	planned                int // not among the buffered: their time to begin is to come; they have no slot yet
 	started                uint64
 }
 
@@ -353,7 +399,13 @@ func (n counts) forPlan() fetchplan.Held {
 func (h *holdings) count() counts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return counts{buffered: len(h.buffer) + h.promised, running: h.running, all: len(h.all), planned: len(h.planned), started: h.started}
+	planned := 0
+	for _, x := range h.planned {
+		if x.slot == noSlot {
+			planned++
+		}
+	}
+	return counts{buffered: len(h.buffer) + h.promised, running: h.running, all: len(h.all), planned: planned, started: h.started}
 }
 
 // promise reserves slots, and places below the limits of types, for claims apart from the

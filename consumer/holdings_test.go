@@ -225,3 +225,98 @@ func TestWhoHasAPermitStartsBeforeThoseThatWaitForASlot(t *testing.T) {
 	require.Same(t, permitted[1], h.next(0))
 	require.Same(t, waiting[0], h.next(0))
 }
+
+// begin are executions that start between two times.
+func begin(h *handler, from, until time.Time, n int) (xs []*execution) {
+	for range n {
+		xs = append(xs, &execution{h: h, task: &model.Task{Priority: 5}, from: from, until: until})
+	}
+	return xs
+}
+
+func TestASlotIsKeptForAStartWhoseTimeIsToCome(t *testing.T) {
+	limited, other := &handler{typ: "a"}, &handler{typ: "b"}
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	soon, late := now.Add(time.Second), now.Add(time.Minute)
+	h := newHoldings(2)
+	freed := 0
+	h.released = func(bool) { freed++ }
+	running := others(other, 5, 3)
+	h.add(running, 0, now)
+	h.next(0)
+	h.next(0)
+	_, given := h.handlerReturned(running[0], false, limited)
+	require.True(t, given)
+	planned := begin(limited, soon, late, 2)
+	h.add(planned, 0, now)
+	require.Equal(t, 1, h.keepForStart(limited, 1))
+	require.Zero(t, h.keepForStart(limited, 0))
+	require.Nil(t, h.next(0), "the free slot is kept")
+	require.Equal(t, counts{buffered: 1, running: 2, all: 5, planned: 1, started: 2}, h.count())
+
+	h.startDue(soon, 0, func() {})
+	require.Same(t, planned[0], h.next(0), "it has a slot")
+	require.Nil(t, h.next(0), "the other has none")
+	require.Equal(t, 2, h.count().running)
+	gone(t, h, planned[0], false)
+	require.Same(t, planned[1], h.next(0), "its start passes, so it goes first")
+	gone(t, h, planned[1], false)
+	require.Same(t, running[2], h.next(0))
+	require.Zero(t, h.count().planned)
+	require.False(t, h.ofType(limited.typ))
+	require.Zero(t, freed)
+}
+
+func TestAStartIsNotKeptWaitingByOneWithoutASlot(t *testing.T) {
+	limited, second := &handler{typ: "a"}, &handler{typ: "b"}
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	h := newHoldings(1)
+	require.Equal(t, 1, h.reserve(second, 1))
+	h.add(begin(limited, now.Add(time.Second), now.Add(time.Minute), 1), 0, now)
+	kept := begin(second, now.Add(2*time.Second), now.Add(time.Minute), 1)
+	h.add(kept, 0, now)
+	require.Equal(t, 1, h.keepForStart(second, 1))
+	h.startDue(now.Add(2*time.Second), 0, func() {})
+	require.Same(t, kept[0], h.next(0))
+	require.Equal(t, 1, h.count().buffered)
+}
+
+func TestTheSlotOfAStartThatIsGivenUpIsFreedWhenItsEndIsWritten(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		limited, other := &handler{typ: "a"}, &handler{typ: "b"}
+		now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+		h := newHoldings(1)
+		freed := 0
+		h.released = func(bool) { freed++ }
+		require.Equal(t, 1, h.reserve(limited, 1))
+		planned := begin(limited, now.Add(time.Second), now.Add(time.Minute), 1)
+		h.add(planned, 0, now)
+		require.Equal(t, 1, h.keepForStart(limited, 1))
+		if all {
+			require.Equal(t, planned, h.takeBuffer())
+		} else {
+			require.True(t, h.unbuffer(planned[0]))
+		}
+		waiting := others(other, 5, 1)
+		h.add(waiting, 0, now)
+		require.Nil(t, h.next(0))
+		h.remove(planned[0])
+		require.Equal(t, 1, freed)
+		require.False(t, h.ofType(limited.typ))
+		require.Same(t, waiting[0], h.next(0))
+	}
+}
+
+func TestAFreeSlotIsSetAsideForAStartWhereSlotsAreShort(t *testing.T) {
+	limited, other := &handler{typ: "a"}, &handler{typ: "b"}
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, tc := range []struct{ running, planned int }{{running: 1, planned: 1}, {running: 3}} {
+		h := newHoldings(4)
+		h.add(others(other, 5, tc.running), 0, now)
+		for range tc.running {
+			h.next(0)
+		}
+		h.add(begin(limited, now.Add(time.Second), now.Add(time.Minute), 1), 0, now)
+		require.Equal(t, tc.planned, h.count().planned, "those without a slot")
+	}
+}

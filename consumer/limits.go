@@ -59,9 +59,8 @@ func (c *Consumer) freeSlots() int {
 }
 
 // noRoomFor says whether the type is limited and nothing of it can be claimed now: it has no
-// room, or this process no free slot, which wakes it when one frees. Beside a backlog of other
-// types no slot is ever free. So tasks of a type with max_running are looked for until some are
-// known, and the next slot that frees is theirs.
+// room, or this process no free slot. Beside a backlog of other types no slot is ever free. So
+// tasks of the type are looked for until some are known, and the next slot that frees is theirs.
 func (c *Consumer) noRoomFor(typ string) bool {
 	if !c.gate.Prompt(typ) {
 		return false
@@ -72,20 +71,25 @@ func (c *Consumer) noRoomFor(typ string) bool {
 	if c.freeSlots() > 0 {
 		return false
 	}
-	if c.passes.opened() && c.gate.Passes(typ) {
-		if c.gate.Knows(typ) {
-			c.passes.lackSlot(c.handlerOf(typ))
-			return true
-		}
+	if c.passes.opened() && !c.gate.Knows(typ) {
 		return false
 	}
-	c.starved.Store(true)
-	return c.freeSlots() <= 0
+	c.passes.lackSlot(c.handlerOf(typ))
+	return true
 }
 
-// slotFreed wakes the fetch loop where limited types were left out for want of a slot.
+// admitted is for a task whose key has room again.
+func (c *Consumer) admitted(t *model.Task) {
+	c.seeker.Hear(t)
+	if h := c.handlerOf(t.Type); h != nil && c.gate.Prompt(t.Type) && c.freeSlots() <= 0 {
+		c.gate.Learn([]*model.Task{t})
+		c.passes.lackSlot(h)
+	}
+}
+
+// slotFreed wakes the fetch loop for types that lacked a slot, if one is free.
 func (c *Consumer) slotFreed() {
-	if c.starved.Swap(false) {
+	if c.passes.lacks.Load() && c.freeSlots() > 0 && c.passes.lackNoLonger(c) {
 		c.wake.now()
 	}
 }

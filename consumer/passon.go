@@ -42,7 +42,7 @@ type passes struct {
 	preparing map[*handler][]*execution // that want successors
 	took      time.Duration             // lately, to prepare one
 	follows   []*following              // that gather
-	lack      map[*handler]bool         // types with known tasks and perhaps free permits, but without a slot
+	lack      map[*handler]bool         // limited types with known tasks that may start, but without a slot
 	lacks     atomic.Bool               // lack is not empty
 }
 
@@ -139,6 +139,20 @@ func (p *passes) lackSlot(h *handler) {
 	}
 }
 
+// lackNoLonger is for a slot that is free. It reports whether there is a type to look for.
+func (p *passes) lackNoLonger(c *Consumer) (look bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for h := range p.lack {
+		if !c.gate.Rests(h.typ) {
+			delete(p.lack, h)
+			look = true
+		}
+	}
+	p.lacks.Store(len(p.lack) > 0)
+	return look
+}
+
 // lacking returns a type that gets the next slot before waiting tasks; nil = none.
 func (p *passes) lacking(c *Consumer) *handler {
 	if !p.lacks.Load() {
@@ -148,7 +162,7 @@ func (p *passes) lacking(c *Consumer) *handler {
 	defer p.mu.Unlock()
 	best := c.held.best()
 	for h := range p.lack {
-		if priority, known := c.gate.Best(h.typ); known && p.open && priority >= best {
+		if priority, known := c.gate.Best(h.typ); known && p.open && priority >= best && !c.gate.Rests(h.typ) {
 			return h
 		}
 	}
@@ -295,14 +309,18 @@ func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 		before := by.reserved
 		out, err := c.claim(ctx, tasks[:n], by)
 		used := before - by.reserved
-		c.held.release(h, used) // they wait for a slot, before all others
+		c.held.release(h, used-c.held.keepForStart(h, used)) // they wait for a slot, before all others
 		slots -= used
 		c.gate.Chose(h.typ, 0, out.Lost+out.Unwritable, append(out.Missed, tasks[n:]...))
 		if err != nil {
 			c.reportPass(ctx, err)
 			return
 		}
-		if len(out.Won) > 0 && !c.gate.Waiting(h.typ) && c.freeSlots() <= 0 {
+		switch {
+		case !c.gate.Passes(h.typ): // there is a next start
+			c.passes.lackSlot(h)
+			c.slotFreed()
+		case len(out.Won) > 0 && !c.gate.Waiting(h.typ) && c.freeSlots() <= 0:
 			c.passes.lackSlot(h) // there may be more permits
 		}
 		if len(p.permits) == 0 && len(by.left) == 0 {

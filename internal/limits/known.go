@@ -15,7 +15,7 @@ func (g *Gate) Passes(typ string) bool {
 	return r.maxRunning > 0 && r.rate == (model.RateLimit{})
 }
 
-// Learn records tasks that were found and not granted, of types whose permits pass on.
+// Learn records tasks that were found and not granted, of types that start when there is a slot, see [Gate.Prompt].
 func (g *Gate) Learn(tasks []*model.Task) {
 	if len(tasks) == 0 {
 		return
@@ -25,7 +25,7 @@ func (g *Gate) Learn(tasks []*model.Task) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for typ, some := range of {
-		if !g.Passes(typ) {
+		if !g.Prompt(typ) {
 			continue
 		}
 		if g.known[typ] == nil {

@@ -24,7 +24,7 @@ func (c *Consumer) mayAsk(by *hand) func(*model.Task) bool {
 		prompt := c.gate.Prompt(t.Type)
 		if room[t.Type] <= 0 || prompt && (slots <= 0 || by == nil && c.gate.Waiting(t.Type)) {
 			if prompt && slots <= 0 {
-				c.passes.lackSlot(h)
+				c.lackSlot(h)
 			}
 			return false
 		}
@@ -74,8 +74,8 @@ func (c *Consumer) noRoomFor(typ string) bool {
 	if c.passes.opened() && !c.gate.Knows(typ) {
 		return false
 	}
-	c.passes.lackSlot(c.handlerOf(typ))
-	return true
+	c.lackSlot(c.handlerOf(typ))
+	return c.freeSlots() <= 0
 }
 
 // admitted is for a task whose key has room again.
@@ -83,8 +83,14 @@ func (c *Consumer) admitted(t *model.Task) {
 	c.seeker.Hear(t)
 	if h := c.handlerOf(t.Type); h != nil && c.gate.Prompt(t.Type) && c.freeSlots() <= 0 {
 		c.gate.Learn([]*model.Task{t})
-		c.passes.lackSlot(h)
+		c.lackSlot(h)
 	}
+}
+
+// lackSlot records that this process knows tasks of a type and has no slot for them.
+func (c *Consumer) lackSlot(h *handler) {
+	c.passes.lackSlot(h)
+	c.slotFreed() // one may have been freed since
 }
 
 // slotFreed wakes the fetch loop for types that lacked a slot, if one is free.

@@ -129,7 +129,7 @@ func (p *passes) take() (waiting map[*handler]*passing, preparing map[*handler][
 	return waiting, preparing
 }
 
-// lackSlot records that this process knows tasks of a type and has no slot for them.
+// lackSlot is [Consumer.lackSlot].
 func (p *passes) lackSlot(h *handler) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -282,8 +282,8 @@ func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 	}
 	more := c.held.reserve(h, len(p.permits)+p.room-slots)
 	slots, by.reserved = slots+more, by.reserved+more
-	if by.reserved < len(p.permits)+p.room {
-		c.passes.lackSlot(h)
+	if by.reserved < len(p.permits)+p.room && c.freeSlots() <= 0 {
+		c.lackSlot(h)
 	}
 	if len(by.left) > 0 && c.yield(ctx, h.typ) {
 		c.gate.ReturnForOthers(by.left[:1:1])
@@ -318,10 +318,9 @@ func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 		}
 		switch {
 		case !c.gate.Passes(h.typ): // there is a next start
-			c.passes.lackSlot(h)
-			c.slotFreed()
+			c.lackSlot(h)
 		case len(out.Won) > 0 && !c.gate.Waiting(h.typ) && c.freeSlots() <= 0:
-			c.passes.lackSlot(h) // there may be more permits
+			c.lackSlot(h) // there may be more permits
 		}
 		if len(p.permits) == 0 && len(by.left) == 0 {
 			return // one try is enough

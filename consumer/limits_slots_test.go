@@ -21,7 +21,7 @@ func TestATypeWithARateStartsBesideABacklogOfOthers(t *testing.T) {
 		work time.Duration // of the others
 	}{
 		{"a rate", model.TaskType{RateLimit: rate(time.Second)}, "", 20 * time.Millisecond},
-		{"long handlers", model.TaskType{RateLimit: rate(10 * time.Second)}, "", time.Second},
+		{"long handlers", model.TaskType{RateLimit: rate(10 * time.Second)}, "", 500 * time.Millisecond},
 		{"a rate and a number", model.TaskType{RateLimit: rate(time.Second), MaxRunning: 2}, "", 20 * time.Millisecond},
 		{"a rate of keys", model.TaskType{KeyLimit: &model.KeyLimit{RateLimit: rate(time.Second)}}, "k", 20 * time.Millisecond},
 	} {

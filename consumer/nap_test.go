@@ -2,10 +2,12 @@ package consumer
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -44,4 +46,40 @@ func TestAWorkerThatHasSleptClaimsWithWholeLeases(t *testing.T) {
 	w := task.WorkerStates[0]
 	require.False(t, w.ClaimedAt.Before(task.CreatedAt), "claimed %v before it was sent", task.CreatedAt.Sub(w.ClaimedAt))
 	close(hold)
+}
+
+// What follows on a permit is prepared before the sleep, and claimed after it.
+func TestAWorkerThatHasSleptClaimsWhatFollowsWithAWholeLease(t *testing.T) {
+	virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+		setup, _ := preparedAt(t, uri, db)
+		const tasks, nap = 20, 12 * time.Second
+		limitTo(t, setup, 1)
+		putMany(t, setup, map[string]int{limitedType: tasks}, nil)
+		time.Sleep(time.Minute) // they are due for longer than the nap
+		n, g, slept := testdb.NewSleeper(), newGauge(tasks), false
+		var c crewmate
+		crew, start := crewAt(t, uri, db, 1, Config{Clock: n}, map[string]func(*Task[int]){
+			limitedType: func(*Task[int]) {
+				g.during(func() {
+					<-time.After(10 * time.Millisecond) // the work itself
+					if !slept && c.hasSuccessor() {
+						slept = true
+						n.Sleep(nap)
+					}
+				})
+			},
+		})
+		c = crew[0]
+		began := time.Now()
+		start()
+		g.await(t)
+		require.True(t, slept)
+		for i := range tasks {
+			task, err := setup.store.Tasks.Get(t.Context(), model.TaskID("", limitedType, strconv.Itoa(i)))
+			require.NoError(t, err)
+			require.Len(t, task.WorkerStates, 1)
+			claimed := task.WorkerStates[0].ClaimedAt
+			require.False(t, claimed.Before(began), "claimed %v before the worker began", began.Sub(claimed))
+		}
+	})
 }

@@ -237,6 +237,7 @@ func (c *Consumer) writeFollows(batch []*following) {
 	}
 	stamp := c.store.Clock.Stamp().After(next...)
 	now := stamp.Now
+	doubtful := c.store.Clock.Age() >= store.MaxClockAge // the machine may have slept: leases from the stamp may be over already
 	var both []*following
 	var follows []store.Follow
 	for _, f := range batch {
@@ -249,7 +250,7 @@ func (c *Consumer) writeFollows(batch []*following) {
 		h := f.x.h
 		by := lifecycle.Claimant{WorkerID: c.cfg.WorkerID, ExecID: f.s.execID, Only: c.only, Applied: h.said.Load()}
 		after, no := lifecycle.Claim(f.s.task, by, *h.effective(f.s.task), now)
-		if no != "" {
+		if no != "" || doubtful { // the longer way repairs or refuses it, or reads the clock
 			c.settleSuccessor(f.x, ready)
 			c.ends.Put(f.e)
 			continue

@@ -6,14 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 )
-
-// slow is a clock by which a busy machine does all in time.
-type slow struct{ clock.Clock }
-
-func (s slow) Monotonic() time.Duration { return s.Clock.Monotonic() / 50 }
 
 // hasSuccessor reports whether each execution is prepared to be followed.
 func (c *Consumer) hasSuccessor() bool {
@@ -38,7 +32,7 @@ func TestOneCommandLiesBetweenTwoStartsOfALimitedType(t *testing.T) {
 	putMany(t, setup, map[string]int{limitedType: warm + rounds + 20}, nil)
 	began, end, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	g := newGauge(-1)
-	crew, start := crewOf(t, db, 1, Config{Clock: slow{clock.System()}}, map[string]func(*Task[int]){
+	crew, start := crewOf(t, db, 1, Config{Clock: testdb.NewClock()}, map[string]func(*Task[int]){
 		limitedType: func(*Task[int]) {
 			g.during(func() {
 				select {

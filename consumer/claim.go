@@ -183,7 +183,7 @@ func (c *Consumer) startReady() {
 
 // ready takes the next execution that may start; nil when there is none.
 func (c *Consumer) ready() *execution {
-	if c.isStopping() {
+	if c.isStopping() || c.cutShort.Load() {
 		return nil
 	}
 	return c.held.next(c.cfg.Clock.Monotonic())

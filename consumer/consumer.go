@@ -100,6 +100,7 @@ type Consumer struct {
 	hurryUp     context.CancelFunc
 	done        chan struct{}               // closed when the Run or Drain that was started has returned
 	asks        atomic.Pointer[store.Drain] // what an operator asks this worker for; nil = nothing
+	cutShort    atomic.Bool                 // a Drain ends with work left: nothing starts any more until the next
 	backlog     atomic.Bool                 // the last fetch left more to find
 	recent      recently
 	outOfTime   chan chan struct{} // claims that the next fetch lets go first; closed when they were tried again
@@ -239,6 +240,7 @@ func (c *Consumer) start(ctx context.Context) error {
 		return input.Invalid("handlers", "are missing: register a type with Handle before Run")
 	}
 	c.started, c.done = true, make(chan struct{})
+	c.cutShort.Store(false)
 	c.handlerCtx = tracing.Apart(context.WithoutCancel(ctx))
 	return nil
 }

@@ -72,9 +72,9 @@ func (d *Drained) count(e Event) {
 // the time to look at; otherwise next is when more work is due (zero = never).
 //
 // [Consumer.Stop] ends Drain as it ends Run: handlers may continue for the ShutdownTimeout. If
-// work is left then, the error is [ErrShutdown]. When ctx ends, the contexts of handlers end at once, and Drain waits
-// as long for them to return. If handlers did not return, the error is also a [*LeftError], and the consumer cannot
-// start again.
+// work is left then, the error is [ErrShutdown]. When ctx ends, no handler starts any more, the contexts of handlers end
+// at once, and Drain waits as long for them to return. If handlers did not return, the error is also a [*LeftError], and
+// the consumer cannot start again.
 func (c *Consumer) Drain(ctx context.Context, skipTime bool, beside ...func(ctx context.Context, now time.Time) (next time.Time, worked bool, err error)) (Drained, error) {
 	if err := c.start(ctx); err != nil {
 		return Drained{}, err
@@ -136,24 +136,29 @@ type drainage struct {
 	beside   []func(ctx context.Context, now time.Time) (next time.Time, worked bool, err error)
 }
 
-// drainUntilStopped drains, until a stop ends that.
+// drainUntilStopped drains, until a stop or the end of the context ends that. After an error nothing starts any more.
 func (c *Consumer) drainUntilStopped(ctx context.Context, how drainage) (skipped time.Duration, err error) {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
+	work, end := context.WithCancelCause(ctx)
 	drained := make(chan struct{})
 	var seeker sync.WaitGroup
 	seeker.Go(func() {
 		defer close(drained)
-		skipped, err = c.drain(ctx, how)
+		skipped, err = c.drain(work, how)
 	})
+	stopped := false
 	select {
 	case <-drained:
+		c.cutShort.Store(err != nil)
+	case <-ctx.Done():
+		c.cutShort.Store(true)
 	case <-c.stopping.Done():
 		end(ErrShutdown)
-		c.awaitSeekers(&seeker)
-		if err != nil {
-			err = ErrShutdown
-		}
+		stopped = true
+	}
+	end(nil)
+	c.awaitSeekers(&seeker)
+	if stopped && err != nil {
+		err = ErrShutdown
 	}
 	return skipped, err
 }

@@ -1,10 +1,13 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +17,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -214,6 +219,69 @@ func TestADrainWhoseContextHasEndedReturnsAlthoughAHandlerDoesNot(t *testing.T) 
 		require.EqualValues(t, 1, count(bson.D{{Key: "status", Value: model.StatusSuccess}}))
 		require.Equal(t, 1, calls, "no other task follows it")
 	})
+}
+
+// Tasks are claimed beside the fetches when a batch with a held one runs out of time.
+func TestATaskThatIsClaimedWhenADrainEndsIsGivenBack(t *testing.T) {
+	t.Parallel()
+	for name, fails := range map[string]error{"its context ends": nil, "it fails": errAway} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(t *testing.T, _ string, db *mongo.Database) {
+				p, err := producer.New(producer.Config{Database: db})
+				require.NoError(t, err)
+				defer func() { require.NoError(t, p.Close(context.Background())) }()
+				send := func(key string) string {
+					sent, err := producer.Send(t.Context(), p, drained, 1, producer.Key(key))
+					require.NoError(t, err)
+					return sent.ID
+				}
+				release, free := holdTask(t, db, send("0")), send("1") // a statement writes them in the order of their ids
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				claimed, again := make(chan struct{}), false
+				var c *Consumer
+				c, err = New(Config{Database: db, OnEvent: func(e Event) {
+					if e.Kind != workerevent.Claimed || e.TaskID != free || again {
+						return
+					}
+					close(claimed)
+					assert.Equal(t, 2, c.held.count().buffered, "both are claimed beside the fetches")
+					c.apart.Go(func() { time.Sleep(time.Minute) }) // another claim
+					if fails == nil {
+						cancel()
+					}
+					time.Sleep(time.Second) // virtual: the drain knows
+				}})
+				require.NoError(t, err)
+				var calls atomic.Int64
+				require.NoError(t, Handle(c, drained, func(context.Context, *Task[int]) (model.None, error) {
+					calls.Add(1)
+					return model.None{}, nil
+				}))
+				_, err = c.Drain(ctx, false, func(ctx context.Context, _ time.Time) (time.Time, bool, error) {
+					if fails == nil {
+						return time.Time{}, false, nil
+					}
+					_, err := c.fetch(ctx)
+					<-claimed
+					return time.Time{}, false, errors.Join(fails, err)
+				})
+				require.ErrorIs(t, err, cmp.Or(fails, context.Canceled))
+				task, err := p.Get(t.Context(), free)
+				require.NoError(t, err)
+				require.Equal(t, model.StatusNew, task.Status)
+				require.Len(t, task.WorkerStates, 1)
+				require.Equal(t, failkind.Released, task.WorkerStates[0].FailKind)
+				require.Zero(t, calls.Load())
+
+				again = true
+				release()
+				did, err := c.Drain(t.Context(), false)
+				require.NoError(t, err)
+				require.Equal(t, 2, did.Succeeded, "a later drain runs them")
+			})
+		})
+	}
 }
 
 func TestADrainOfWhatSnoozesForEverComesToRest(t *testing.T) {

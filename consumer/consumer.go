@@ -66,6 +66,7 @@ type Consumer struct {
 	health    *health.Monitor
 	outages   outages
 	leases    *lease.Keeper[*execution]
+	deadlines clock.Seldom // by type: the log has one that has passed
 	lapses    *lapse.Watch
 	watch     *stream.Watcher
 	control   *control.Copy

@@ -1,10 +1,12 @@
 package consumer
 
 import (
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -103,4 +105,45 @@ func TestATaskWithAShortTimeoutThatFindsNoSlotIsClaimedOnceASecond(t *testing.T)
 	w.guardUntil(func() bool { return x.cause() != nil })
 	task := w.given(x)
 	require.Equal(t, 800*time.Millisecond, task.DueAt.Sub(task.WorkerStates[0].FailTime))
+}
+
+func TestDeadlinesThatPassAreLoggedOnceAMinuteForEachType(t *testing.T) {
+	w := newWorld(t, nil)
+	log := make(lines, 100)
+	w.c.log = zerolog.New(log)
+	var told atomic.Int64
+	w.c.cfg.OnEvent = func(e Event) {
+		if e.Kind == workerevent.LeaseLost {
+			told.Add(1)
+		}
+	}
+	tasks := 0
+	passes := func() *execution {
+		tasks++
+		x := w.hold(strconv.Itoa(tasks), func(t *model.Task) {
+			t.Options.ExecutionTimeout, t.Options.Retry = time.Second, &model.Retry{Strategy: model.RetryNone}
+		})
+		w.c.leaseEnded(x)
+		require.Eventually(t, func() bool { return len(w.c.held.each()) == 0 }, testdb.Patience, time.Millisecond)
+		return x
+	}
+	const line = "cancelled a handler: the deadline has passed"
+	for range 5 {
+		passes()
+	}
+	require.Contains(t, inTime(t, log), line)
+	require.Empty(t, log)
+
+	x := passes()
+	another := &execution{task: x.task, execID: x.execID, lease: x.lease, h: &handler{typ: "another"}}
+	require.NoError(t, another.begin(func(error) {}))
+	w.c.leaseEnded(another)
+	require.Contains(t, inTime(t, log), line)
+	require.Empty(t, log)
+
+	w.pass(time.Minute)
+	passes()
+	require.Contains(t, inTime(t, log), line)
+	require.Empty(t, log)
+	require.EqualValues(t, tasks+1, told.Load(), "each is an event")
 }

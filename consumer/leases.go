@@ -49,7 +49,7 @@ func (x *execution) overdue() error {
 // leaseEnded tells the handler to stop whose lease could not be extended in time. One that has
 // only waited for a slot until its deadline is given back, and no person needs to know.
 func (c *Consumer) leaseEnded(x *execution) {
-	cause, why := x.overdue(), "no ping succeeded in time"
+	cause, why, log := x.overdue(), "no ping succeeded in time", true
 	if !c.stop(x, cause) {
 		return
 	}
@@ -59,8 +59,10 @@ func (c *Consumer) leaseEnded(x *execution) {
 	case !x.begun():
 		return
 	default:
-		why = "the deadline has passed"
+		why, log = "the deadline has passed", c.deadlines.Again(x.h.typ, c.cfg.Clock)
 	}
-	about(c.log.Warn(), x).Msg("cancelled a handler: " + why)
+	if log {
+		about(c.log.Warn(), x).Msg("cancelled a handler: " + why)
+	}
 	c.emitFor(x, Event{Kind: workerevent.LeaseLost, Reason: why})
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // The kinds of things whose documents an entry compares. Their ids are those of paths and of the command
-// line: tenant/type/key, tenant/name, scene/group; - stands for no tenant.
+// line: tenant/type/key, tenant/name, tenant/run, scene/group; - stands for no tenant.
 const (
 	Task   = "task"
 	Bulk   = "bulk"
@@ -40,7 +40,7 @@ type Thing struct{ Kind, ID string }
 // Tenant is whose it is; "" = it belongs to no tenant.
 func (t Thing) Tenant() string {
 	switch t.Kind {
-	case Task, Rule, Plan, Flow, Bulk:
+	case Task, Rule, Plan, Flow, Run, Bulk:
 		tenant, _, _ := strings.Cut(t.ID, "/")
 		return tenant
 	default:

@@ -141,6 +141,31 @@ func TestEachOfManyThingsThatACommandNamesHasAnEntryInTheAudit(t *testing.T) {
 	require.Contains(t, none.Reason, "no such task")
 }
 
+// Ids of jobs, rules and runs do not tell their tenant.
+func TestTheAuditNamesTheTenantOfWhatAnIdNames(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "mail", "--key", "k", "--tenant", "acme", "--held")
+	job := strings.TrimSpace(s.ok("task", "cancel", "--tenant", "acme", "--yes", "--background").stdout)
+	s.ok("periodic", "apply", "-f", s.file("name: n\ntenant: acme\ncron: '@yearly'\ntype: t\n---\nname: a/b\ncron: '@yearly'\ntype: t\n"))
+	var rule struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(s.ok("periodic", "show", "acme/n", "-o", "json").stdout), &rule))
+	s.ok("periodic", "disable", rule.ID)
+	s.ok("periodic", "disable", "a/b")
+	run := strings.Fields(s.ok("periodic", "trigger", "acme/n").stdout)[0]
+	s.ok("periodic", "cancel", run)
+	var seen []string
+	for _, e := range s.audit() {
+		if e.Operation != "send" && e.Operation != "periodic apply" {
+			seen = append(seen, strings.Join([]string{e.Operation, e.Kind, e.Tenant, e.Resource}, " "))
+		}
+	}
+	require.Equal(t, []string{
+		"periodic cancel run acme acme/" + run, "periodic trigger periodic acme acme/n", "periodic disable periodic - -/a/b", "periodic disable periodic acme acme/n",
+		"task cancel bulk acme " + job,
+	}, seen)
+	require.Len(t, s.audit("--tenant", "acme"), 6)
+}
+
 func TestTheAuditOfTokensHasNoSecret(t *testing.T) {
 	s := newSession(t)
 	s.ok("db", "migrate")

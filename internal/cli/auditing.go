@@ -17,6 +17,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/rulechange"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -44,11 +45,11 @@ var changes = map[string]recordedAs{
 	"type apply":        {kind: audit.Type},
 	"type delete":       {kind: audit.Type, ids: asGiven},
 	"periodic apply":    {kind: audit.Rule},
-	"periodic enable":   {kind: audit.Rule, ids: rulesNamed},
-	"periodic disable":  {kind: audit.Rule, ids: rulesNamed},
-	"periodic delete":   {kind: audit.Rule, ids: rulesNamed},
-	"periodic trigger":  {kind: audit.Rule, ids: rulesNamed},
-	"periodic backfill": {kind: audit.Rule, ids: rulesNamed},
+	"periodic enable":   {kind: audit.Rule, ids: asGiven},
+	"periodic disable":  {kind: audit.Rule, ids: asGiven},
+	"periodic delete":   {kind: audit.Rule, ids: asGiven},
+	"periodic trigger":  {kind: audit.Rule, ids: asGiven},
+	"periodic backfill": {kind: audit.Rule, ids: asGiven},
 	"periodic cancel":   {kind: audit.Run, ids: asGiven},
 	"plan publish":      {kind: audit.Plan},
 	"plan cancel":       {kind: audit.Plan, ids: firstWithTenant},
@@ -81,18 +82,6 @@ func asGiven(_ *cobra.Command, args []string) []string { return args }
 func tasksNamed(_ *cobra.Command, args []string) (ids []string) {
 	for _, arg := range args {
 		ids = append(ids, fullID(arg))
-	}
-	return ids
-}
-
-// rulesNamed are tenant/name; what is named by its id stays that.
-func rulesNamed(cmd *cobra.Command, args []string) (ids []string) {
-	tenant, _ := cmd.Flags().GetString("tenant")
-	for _, arg := range args {
-		if tenant != "" || !strings.Contains(arg, "/") {
-			arg = input.RuleName(tenant, strings.TrimPrefix(arg, tenant+"/"))
-		}
-		ids = append(ids, arg)
 	}
 	return ids
 }
@@ -135,6 +124,7 @@ type auditing struct {
 	recordedAs
 	operation, request string
 	ids                []string
+	tenant             string // of the rules that arguments name
 
 	c       *connection // nil = there is none yet, and nothing was changed
 	log     *audit.Log
@@ -163,6 +153,7 @@ func (a *app) audited(cmd *cobra.Command, args []string) {
 	if ch.ids != nil {
 		r.ids = ch.ids(cmd, args)
 	}
+	r.tenant, _ = cmd.Flags().GetString("tenant")
 	said := map[string]any{}
 	if len(args) > 0 {
 		said["arguments"] = args
@@ -203,7 +194,7 @@ func (a *app) begin(ctx context.Context, c *connection) error {
 	if len(r.ids) > 0 {
 		things = nil
 		for _, id := range r.ids {
-			things = append(things, r.thing(id))
+			things = append(things, a.named(ctx, c, id))
 		}
 	}
 	entries, before := make([]*store.AuditEntry, len(things)), make([]*audit.Snapshot, len(things))
@@ -235,12 +226,31 @@ func (a *app) begin(ctx context.Context, c *connection) error {
 	return failed
 }
 
-// thing is what an argument names. A pause of all types is about none of them.
-func (r *auditing) thing(id string) audit.Thing {
-	if r.kind == audit.Type && id == "" {
-		return audit.Thing{Kind: audit.Pauses}
+// named is what an argument names. A pause of all types is about none of them. Rules and runs have ids that do
+// not tell their tenant.
+func (a *app) named(ctx context.Context, c *connection, arg string) audit.Thing {
+	r := a.auditing
+	t := audit.Thing{Kind: r.kind, ID: arg}
+	switch r.kind {
+	case audit.Type:
+		if arg == "" {
+			t.Kind = audit.Pauses
+		}
+	case audit.Rule:
+		rule, err := (&rulesCommand{app: a, tenant: r.tenant}).find(ctx, c, arg)
+		switch {
+		case err == nil:
+			t.ID = input.RuleName(rule.Tenant, rule.Name)
+		case r.tenant != "" || !strings.Contains(arg, "/"):
+			t.ID = input.RuleName(r.tenant, strings.TrimPrefix(arg, r.tenant+"/"))
+		}
+	case audit.Run:
+		t.ID = input.RuleName("", arg)
+		if rule, err := c.store.Rules.Get(ctx, rulechange.RuleOf(arg)); err == nil {
+			t.ID = input.RuleName(rule.Tenant, arg)
+		}
 	}
-	return audit.Thing{Kind: r.kind, ID: id}
+	return t
 }
 
 func (r *auditing) entry(t audit.Thing) *store.AuditEntry {

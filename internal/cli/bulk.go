@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -38,6 +40,7 @@ func (r *changing) startJob(ctx context.Context, f store.Filter) error {
 	if err != nil {
 		return err
 	}
+	r.made(audit.Thing{Kind: audit.Bulk, ID: input.RuleName(v.Tenant, v.ID)})
 	return r.result(v, jobName(v)+"\n")
 }
 

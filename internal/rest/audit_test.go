@@ -119,6 +119,28 @@ func TestTheAuditSaysWhatAChangeHasChanged(t *testing.T) {
 	require.Nil(t, at(refused[0], "before"))
 }
 
+// The id of a job is what its caller chose, and may be the name of another tenant.
+func TestTheAuditOfAJobIsThatOfItsTenant(t *testing.T) {
+	w := guarded(t)
+	all, mine := w.with(access.Admin), w.with(access.Admin, "mine")
+	const job = `{"action": "cancel", "filter": {"type": "mail", "tenant": "mine"}}`
+	mine.as("Idempotency-Key", "other").ok("POST", "/api/v1/bulk", job)
+	all.as("Idempotency-Key", "all").ok("POST", "/api/v1/bulk", `{"action": "cancel", "filter": {"type": "mail"}}`)
+	entries := mine.audit("")
+	require.Len(t, entries, 1)
+	require.Equal(t, []any{"bulk", "mine/other", "mine"}, []any{at(entries[0], "kind"), at(entries[0], "resource"), at(entries[0], "tenant")})
+	require.Empty(t, all.audit("?tenant=other"))
+	require.Equal(t, "-/all", at(all.audit("?tenant=-")[0], "resource"))
+}
+
+func TestDryRunsAreNotInTheAudit(t *testing.T) {
+	w := newWorld(t)
+	w.ok("POST", "/api/v1/bulk", `{"action": "cancel", "filter": {"type": "mail"}, "dry_run": true}`)
+	require.Empty(t, w.audit(""))
+	w.ok("POST", "/api/v1/bulk", `{"action": "cancel", "filter": {"type": "mail"}, "dry_run": false}`)
+	require.Len(t, w.audit(""), 1)
+}
+
 func TestTheAuditHasNoSecrets(t *testing.T) {
 	w := newWorld(t, func(c *rest.Config) { c.SecretKey = strings.Repeat("ab", 32) })
 	const secret = "hunter2"

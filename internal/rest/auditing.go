@@ -25,6 +25,9 @@ func (need rule) changes(op huma.Operation) bool {
 // dryRun marks, in the metadata of an operation, that it changes nothing although its role could.
 const dryRun = "dry-run"
 
+// maybeDry is the input of an operation that changes something, unless the input asks for a dry run.
+type maybeDry interface{ dry() bool }
+
 // things are the paths of single things, by their kinds.
 var things = []struct{ kind, path string }{
 	{audit.Task, taskAt}, {audit.Type, "/types/{type}"}, {audit.Rule, ruleAt}, {audit.Plan, planAt}, {audit.Flow, flowAt}, {audit.Stream, streamAt}, {audit.Bulk, jobAt}, {audit.Token, tokenAt},
@@ -71,7 +74,7 @@ func (r recording) entry(c huma.Context, g access.Grant) *store.AuditEntry {
 	if r.kind == audit.Token { // also of what is nearly a token's text, the secret stays out of the audit
 		e.Resource, _ = access.ParseID("", e.Resource)
 	}
-	if e.Tenant = (audit.Thing{Kind: r.kind, ID: e.Resource}).Tenant(); len(r.fields) == 0 || r.kind == audit.Run {
+	if e.Tenant = (audit.Thing{Kind: r.kind, ID: e.Resource}).Tenant(); len(r.fields) == 0 {
 		e.Tenant = c.Param("tenant")
 	}
 	if e.Tenant == "" && len(g.Tenants) == 1 {
@@ -84,6 +87,9 @@ func (r recording) entry(c huma.Context, g access.Grant) *store.AuditEntry {
 // done, and after it.
 func recorded[I, O any](s *API, r recording, handle func(context.Context, *I) (*O, error)) func(context.Context, *I) (*O, error) {
 	return func(ctx context.Context, in *I) (*O, error) {
+		if m, is := any(in).(maybeDry); is && m.dry() {
+			return handle(ctx, in)
+		}
 		c, _ := ctx.Value(callKey{}).(huma.Context)
 		e := r.entry(c, grantOf(ctx))
 		e.Request = requestOf(c, in)
@@ -170,8 +176,11 @@ func created(e *store.AuditEntry, out any) {
 		}
 		return
 	}
-	if e.Resource = said.ID; e.Kind == audit.Rule { // whose id is not its name
+	switch e.Resource = said.ID; e.Kind {
+	case audit.Rule: // whose id is not its name
 		e.Resource = input.RuleName(said.Tenant, said.Name)
+	case audit.Bulk: // whose id has no tenant
+		e.Resource = input.RuleName(said.Tenant, said.ID)
 	}
 	e.After = audit.Request(data)
 	if tenant := (audit.Thing{Kind: e.Kind, ID: e.Resource}).Tenant(); tenant != "" {

@@ -92,10 +92,15 @@ func jobOf(v *bulk.JobState, err error) (*jobAnswer, error) {
 	return &jobAnswer{*v}, nil
 }
 
-func (s *API) startBulk(ctx context.Context, in *struct {
+// jobInput is the input of start-bulk.
+type jobInput struct {
 	Idempotent
 	Body body[bulk.Job]
-}) (*startedAnswer, error) {
+}
+
+func (in *jobInput) dry() bool { return in.Body.form.DryRun }
+
+func (s *API) startBulk(ctx context.Context, in *jobInput) (*startedAnswer, error) {
 	j := in.Body.form
 	if j.Filter == nil {
 		return nil, input.Invalid("body.filter", "is required")

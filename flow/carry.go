@@ -341,7 +341,7 @@ func (p planner) alert(flows []*graph.Flow) {
 				continue
 			}
 			i := flowplan.Place(f, &f.Planned[k])
-			if st := &f.States[i]; st.Status == graph.NodePending {
+			if st := &f.States[i]; flowplan.Root(st) {
 				p.log.Warn().Str("flow_id", f.ID).Str("node", f.Nodes[i].ID).Str("reason", st.Reason).Msg("a node of a flow is PENDING: it waits for a person")
 				p.alerts.add(alert{f, f.Nodes[i].ID, st.Reason})
 			}

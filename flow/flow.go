@@ -47,8 +47,9 @@ type Config struct {
 	// Joins are the custom joins, by the ids that nodes use. An engine that lacks a join leaves the
 	// flow to other engines and logs the id. Defaults to none.
 	Joins map[string]JoinFunc
-	// OnPending is called when a node begins to wait for a person, after its status was stored. Any
-	// engine may call it, and it may be called twice for the same node. Calls come one at a time;
+	// OnPending is called when a node begins to wait for a person, after its status was stored. Nodes that
+	// are PENDING only because another one is cause no call. Any engine may call it, and it may be called
+	// twice for the same node. Calls come one at a time;
 	// ctx ends after a minute. Defaults to none. A warning is logged in any case.
 	OnPending func(ctx context.Context, f *graph.Flow, node, reason string)
 	// TracerProvider records spans of starts and appends, see docs/traces.md. Defaults to none.

@@ -91,8 +91,8 @@ func TestANodeThatHangsCanRunAfterTheFlowThatWasOverGoesOn(t *testing.T) {
 	require.Equal(t, map[int]graph.Action{1: DoAbort, 2: DoRelease}, plans(f))
 }
 
-// A node hangs on one parent, and the other one begins again: in its new life it hangs at once, which is reported, and
-// its task is of that life when it is released.
+// A node hangs on one parent, and the other one begins again: in its new life it hangs at once, and its task is
+// of that life when it is released.
 func TestANodeThatHangsAgainInItsNewLifeHasATaskOfThatLife(t *testing.T) {
 	f := made(graph.Vertex{}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{1, 2}, Join: graph.AllEnded})
 	f = ended(t, f, &Inputs{}, model.StatusSuccess, 0)
@@ -103,7 +103,7 @@ func TestANodeThatHangsAgainInItsNewLifeHasATaskOfThatLife(t *testing.T) {
 	f, err := RetryFrom(f, 2, &Inputs{}, time.UnixMilli(3_000_000))
 	require.NoError(t, err)
 	require.Equal(t, graph.NodePending, f.States[3].Status)
-	require.Equal(t, []graph.Action{DoReset, DoAlert}, actions(f, 3))
+	require.Equal(t, []graph.Action{DoReset}, actions(f, 3))
 	ids := map[string]bool{}
 	for _, p := range f.Planned {
 		ids[p.ID] = true

@@ -176,7 +176,7 @@ func (l *live) decide(do func(in *Inputs) (*graph.Flow, error)) {
 		require.False(l, runs && after.States[i].Status.Final(), "the flow of node %d runs although nobody waits for it", i)
 	}
 	for i := range after.States {
-		if after.States[i].Status == graph.NodePending && l.f.States[i].Status != graph.NodePending {
+		if Root(&after.States[i]) && !Root(&l.f.States[i]) {
 			require.Contains(l, actions(after, i), DoAlert, "node %d begins to wait for a person", i)
 		}
 	}

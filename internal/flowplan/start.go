@@ -63,7 +63,6 @@ func (s *step) start(i int, do graph.Action) {
 	if a := s.Nodes[i].Ask; a != nil {
 		s.States[i].Own = true
 		s.set(i, graph.NodePending, "it asks: "+a.Title)
-		s.plan(i, DoAlert) // also of one that was PENDING before, because it hung on another
 		return
 	}
 	s.set(i, graph.NodeReady, "")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -164,7 +165,7 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 	if st.Status == status && st.Reason == reason {
 		return
 	}
-	news := st.Status != status
+	news, hung := st.Status != status, st.Status == graph.NodePending && strings.HasPrefix(st.Reason, blockedBy)
 	if news {
 		st.At, st.DueAt = s.now, time.Time{}
 	}
@@ -172,7 +173,7 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 	if status == graph.NodeReady || status.Final() && !s.Closed { // its join is asked no more: a new life begins with the first value
 		st.Context = bson.RawValue{}
 	}
-	if s.plan(i, ""); news && status == graph.NodePending {
+	if s.plan(i, ""); (news || hung) && Root(st) {
 		s.plan(i, DoAlert)
 	}
 	for _, k := range s.children[i] {

@@ -23,7 +23,7 @@ func (s *step) tell(before graph.Status) {
 	}
 	for _, k := range s.plans {
 		p := &s.Planned[k]
-		if p.Tell = ""; c.Error != nil && p.Do == DoAlert && s.root(Place(s.Flow, p)) {
+		if p.Tell = ""; c.Error != nil && p.Do == DoAlert && Root(&s.States[Place(s.Flow, p)]) {
 			p.Tell = s.States[Place(s.Flow, p)].Reason
 		}
 	}
@@ -44,10 +44,8 @@ func (s *step) tell(before graph.Status) {
 	}
 }
 
-// root says whether a PENDING node waits for a person itself, and does not only hang on another.
-func (s *step) root(i int) bool {
-	return s.States[i].Status == graph.NodePending && !hangs(&s.States[i])
-}
+// Root says whether a node is PENDING itself, and does not only hang on another one that is.
+func Root(st *graph.State) bool { return st.Status == graph.NodePending && !hangs(st) }
 
 // Delivery is the draft of the task that delivers the callback of a plan. Its key, by which the
 // receiver recognises a repeat, follows from the decision.

@@ -80,7 +80,7 @@ func TestACallbackNamesTheNodesThatWaitForAPersonAndTheEnd(t *testing.T) {
 	f.Planned = nil
 	f, err := Resolve(f, 1, graph.NodeError, "", &Inputs{}, at)
 	require.NoError(t, err)
-	require.Equal(t, []lifecycle.FlowEvent(nil), told(t, f), "n3 was PENDING before")
+	require.Equal(t, []lifecycle.FlowEvent{{FlowID: "-/f", Node: "n3", Status: "PENDING", ErrorInfo: "n1 failed, and all parents must succeed"}}, told(t, f), "it only hung before")
 	f.Planned = nil
 	f, err = Resolve(f, 3, graph.NodeSuccess, "", &Inputs{}, at)
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ file is checked before anything is written.
   code: email.send            # the name that tasks and handlers have
   name: E-mails
   category: mail              # of tasks without one; a worker may serve a category
-  timeout: 5m                 # of one execution; a number is minutes; none = no limit
+  timeout: 5m                 # of one execution; none = no limit
   need_manual: true           # when all retries are spent: Pending for a person, not Failure
   retention: 7d
   retry:
@@ -46,7 +46,9 @@ Also: description, max_lapses, max_errors_per_worker, ping_interval, worker_time
 retry.factor, retry.max_interval, retry.jitter, retry.local {count, interval}, paused,
 and version: the file is refused if the stored type has another version.
 
-Durations may also be written under their stored names: execution_timeout_ms, retention_ms, ...`
+Numbers without a unit are minutes in timeout, and seconds in retry, ping_interval, worker_timeout
+and per. Durations may also be written under their stored names: execution_timeout_ms,
+retention_ms, ...`
 
 func (a *app) typeApply() *cobra.Command {
 	var f applyFlags

@@ -15,14 +15,14 @@ import (
 
 // Read reads a file of YAML, or of JSON, which is YAML too: documents, each one form or a list
 // of them. The error joins all that is wrong, each a [*FieldError]; thing and things are what the
-// forms are called in it.
+// forms are called in it. In a file of types, durations without a unit have that of seed 000.
 func Read[T any](file string, data []byte, thing, things string) ([]Doc[T], error) {
 	roots, err := parseYAML(data)
 	if err != nil {
 		return nil, inFile(file, err)
 	}
 	var docs []Doc[T]
-	b := &binder{file: file, thing: thing}
+	b := &binder{file: file, thing: thing, units: reflect.TypeFor[T]() == reflect.TypeFor[Type]()}
 	for _, root := range roots {
 		each := []*node{root}
 		if root.kind == list {
@@ -66,6 +66,7 @@ func bindDoc[T any](b *binder, n *node) Doc[T] {
 // binder puts values into forms, and collects what does not fit.
 type binder struct {
 	file, thing string
+	units       bool // a duration may be a number, of the unit of its field
 	mistakes    []error
 }
 
@@ -116,7 +117,7 @@ func (b *binder) bind(v reflect.Value, n *node, path string, f field) {
 			v.SetMapIndex(reflect.ValueOf(m.name), value)
 		}
 	case isDuration(v.Type()) && v.Kind() != reflect.Slice:
-		d, err := f.duration(n, v.Type() == reflect.TypeFor[Timeout]())
+		d, err := b.duration(f, n, v.Type() == reflect.TypeFor[Timeout]())
 		if err != nil {
 			b.fail(n.place, path, "%v", err)
 		}
@@ -237,8 +238,8 @@ func (b *binder) unknown(v reflect.Value, fields []field, name, path string) str
 	return "is not known" + of + "; want " + names(fields)
 }
 
-// duration reads a duration, or none where it may be none; a number counts units of the field.
-func (f field) duration(n *node, orNone bool) (Duration, error) {
+// duration reads a duration, or none where it may be none.
+func (b *binder) duration(f field, n *node, orNone bool) (Duration, error) {
 	var d time.Duration
 	var err error
 	switch {
@@ -255,7 +256,7 @@ func (f field) duration(n *node, orNone bool) (Duration, error) {
 		return Duration(model.NoTimeout), nil
 	default:
 		x, notNumber := strconv.ParseFloat(n.text, 64)
-		if n.kind == number && notNumber == nil && (f.unit > 0 || x == 0) {
+		if n.kind == number && notNumber == nil && (b.units && f.unit > 0 || x == 0) {
 			d, err = inUnits(x, f.unit, nil)
 		} else {
 			d, err = ParseDuration(n.text)

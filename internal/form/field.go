@@ -15,7 +15,7 @@ type field struct {
 	doc   string // doc: a noun phrase, the help of its flag; "" = no flag
 	flag  string // flag: the name of its flag; defaults to the name with dashes
 
-	unit  time.Duration // unit: of a number without one, as seed 000 has them
+	unit  time.Duration // unit: of a number without one in a file of types, as seed 000 has them
 	least string        // least: 0, which would silently be the default, is refused; this is the least
 	whole bool          // whole: where two forms say it, nothing of the second is taken
 }

@@ -70,6 +70,42 @@ func TestEveryMistakeOfAFileIsNamedWithItsPlace(t *testing.T) {
 	}
 }
 
+// The units of seed 000 are those of its documents: files of types.
+func TestADurationIsANumberOnlyInAFileOfTypes(t *testing.T) {
+	const options = "timeout: 5\nworker_timeout: 40\nretry: {sequence: [1, 2]}\n"
+	docs, err := Read[Type]("f", []byte("code: t\n"+options+"rate_limit: {count: 5, per: 7}\n"), "", "")
+	require.NoError(t, err)
+	typ, err := docs[0].Form.Model()
+	require.NoError(t, err)
+	require.Equal(t, model.Options{ExecutionTimeout: 5 * time.Minute, WorkerTimeout: 40 * time.Second, Retry: &model.Retry{Sequence: []time.Duration{time.Second, 2 * time.Second}}}, typ.Options)
+	require.Equal(t, 7*time.Second, typ.RateLimit.Per)
+
+	indented := "options:\n  " + strings.ReplaceAll(strings.TrimSpace(options), "\n", "\n  ") + "\n"
+	refused := func(err error, fields ...string) {
+		t.Helper()
+		for _, field := range fields {
+			require.ErrorContains(t, err, field)
+		}
+		require.Equal(t, len(fields), strings.Count(err.Error(), "; want a duration such as 500ms, 30s, 5m, 2h or 7d"), "%v", err)
+	}
+	said := []string{"options.timeout is 5", "options.worker_timeout is 40", "options.retry.sequence[0] is 1", "options.retry.sequence[1] is 2"}
+	_, err = Read[Rule]("f", []byte(indented), "", "")
+	refused(err, said...)
+	_, err = Read[Plan]("f", []byte("plan_exec_timeout: 90\n"+indented), "", "")
+	refused(err, append(said, "plan_exec_timeout is 90")...)
+	_, err = Read[Flow]("f", []byte("nodes:\n- id: a\n  options: {timeout: 5}\n"), "", "")
+	refused(err, "nodes[0].options.timeout is 5")
+	_, err = ReadJSON[Task]("body", 1, []byte(`{"options": {"worker_timeout": 5000}}`), "")
+	refused(err, "options.worker_timeout is 5000")
+	_, err = ReadJSON[Type]("body", 1, []byte(`{"timeout": 5}`), "")
+	refused(err, "timeout is 5")
+	for _, f := range Flags(&Options{}) {
+		if f.Name == "timeout" || f.Name == "retry-sequence" {
+			refused(f.Set("5"), "is 5")
+		}
+	}
+}
+
 func TestEveryMistakeOfALineOfJSONIsNamedWithItsPlace(t *testing.T) {
 	for line, want := range map[string]string{
 		`not json`:                         "f:7:2: not JSON: invalid character 'o' in literal null (expecting 'u')",
@@ -233,7 +269,7 @@ func TestAFileMayBeWrittenInManyWays(t *testing.T) {
 start_at: 2026-01-01 08:00
 timezone: Europe/Berlin
 catch_up: FULL
-base: &base {retry: {strategy: fixed_period, interval: 10}, timeout: 5}
+base: &base {retry: {strategy: fixed_period, interval: 10s}, timeout: 5m}
 `
 	const rest = "name: n\noptions:\n  <<: *base\n  timeout: 90s\nhttp: {url: x, expect: 2xx, body: {a: [0x10, 1_000, ~, true, 2026-01-31, .5]}}\nargs: 'x'\n"
 	docs, err := Read[Rule]("f", []byte("\ufeff"+strings.Replace(a, "base: &base", "ext: &base", 1)+rest), "", "")

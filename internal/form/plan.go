@@ -28,7 +28,7 @@ type Plan struct {
 
 	Messages []Value `json:"messages,omitzero"`
 
-	PlanExecTimeout Duration  `json:"plan_exec_timeout,omitzero" unit:"1s"`
+	PlanExecTimeout Duration  `json:"plan_exec_timeout,omitzero"`
 	Priority        *int      `json:"priority,omitzero"`
 	Options         *Options  `json:"options,omitzero"`
 	Callback        *Callback `json:"callback,omitzero"` // success: the plan is FINISH; error: it is ERROR

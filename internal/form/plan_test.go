@@ -78,7 +78,7 @@ func TestTimesAndDurationsOfPlans(t *testing.T) {
 		"{plan_type: time, plan_time: 2026-07-01 09:00, timezone: America/New_York}": {PlanType: repeat.Time, PlanTime: time.Date(2026, 7, 1, 13, 0, 0, 0, time.UTC), Timezone: "America/New_York"},
 		"{plan_type: week, plan_time: 09:00, timezone: America/New_York}":            {PlanType: repeat.Week, PlanTime: time.Date(2000, 1, 1, 14, 0, 0, 0, time.UTC), Timezone: "America/New_York"},
 		"{plan_type: month, plan_time: \"23:59:59\"}":                                {PlanType: repeat.Month, PlanTime: time.Date(2000, 1, 1, 23, 59, 59, 0, time.UTC)},
-		"{plan_exec_timeout: 90}":                                                    {PlanExecTimeout: 90 * time.Second},
+		"{plan_exec_timeout: 90s}":                                                   {PlanExecTimeout: 90 * time.Second},
 		"{plan_exec_timeout_ms: 1500}":                                               {PlanExecTimeout: 1500 * time.Millisecond},
 		"{plan_id: 17, messages: [null, 1]}":                                         {PlanID: "17", Messages: []any{json.RawMessage("null"), json.RawMessage("1")}},
 	} {

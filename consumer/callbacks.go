@@ -88,9 +88,6 @@ var deliveryDefaults = model.Options{
 	MaxLapses: new(100),
 }
 
-// decodeGraceOfSecrets bounds how long a delivery waits for a worker with the key to its secret.
-const decodeGraceOfSecrets = 3 * 24 * time.Hour
-
 // deliverCallbacks registers the handler of deliveries.
 func (c *Consumer) deliverCallbacks() error {
 	cfg := c.cfg.Callbacks
@@ -118,7 +115,7 @@ func deliveryError(err error) error {
 	case !errors.As(err, &v):
 		return err
 	case v.NotHere:
-		return &undecodableError{err: v.Err, grace: decodeGraceOfSecrets}
+		return &undecodableError{err: v.Err, grace: lifecycle.DecodeGraceOfSecrets}
 	case v.Busy:
 		return snooze(v.RetryAfter, v.Err.Error())
 	case v.Fatal:

@@ -119,7 +119,7 @@ func (c Config) withDefaults() (Config, error) {
 	errs = append(errs, lifecycle.CheckConditions(&only))
 	c.Concurrency = cmp.Or(c.Concurrency, 100)
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 30*time.Second)
-	c.DecodeGrace = cmp.Or(c.DecodeGrace, time.Hour)
+	c.DecodeGrace = cmp.Or(c.DecodeGrace, lifecycle.DecodeGrace)
 	c.PollInterval = cmp.Or(c.PollInterval, presence.PollWatching)
 	c.Clock = cmp.Or[model.Clock](c.Clock, clock.System())
 	return c, errors.Join(errs...)

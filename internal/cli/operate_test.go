@@ -80,12 +80,15 @@ func TestWorkerListShowsWhoLives(t *testing.T) {
 	require.Equal(t, "a new kernel", list.Workers[0].Drain.Note)
 	require.Regexp(t, `(?m)^drain +asked by .+\nnote +a new kernel$`, s.ok("worker", "show", "w1").stdout)
 	require.Equal(t, "worker", s.audit()[0].Kind)
-	require.Equal(t, "w1  alive\n", s.ok("worker", "resume", "w1").stdout)
+	require.Equal(t, "w1  alive\n", s.ok("worker", "resume", "w1").stdout, "it has not read the request to drain yet")
+	_, err := database(t, s).Collection("workers").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "w1"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "draining", Value: true}}}})
+	require.NoError(t, err)
+	require.Equal(t, "w1  asked to resume\n", s.ok("worker", "resume", "w1").stdout)
 	s.fails(ExitNotFound, []string{"no such worker: w2"}, "worker", "drain", "w2")
 	s.fails(ExitUsage, []string{"note has 5000 bytes"}, "worker", "drain", "w1", "--note", strings.Repeat("x", 5000))
 
 	// One that was killed stays for a while, and only --all shows it.
-	_, err := database(t, s).Collection("workers").InsertOne(t.Context(), bson.D{
+	_, err = database(t, s).Collection("workers").InsertOne(t.Context(), bson.D{
 		{Key: "_id", Value: "old"}, {Key: "types", Value: bson.A{"x"}}, {Key: "heartbeat_at", Value: time.Now().Add(-10 * time.Minute)},
 	})
 	require.NoError(t, err)

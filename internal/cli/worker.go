@@ -134,7 +134,7 @@ flows and plans, and workers of services that set NoDrain, refuse.`,
 func (a *app) workerResume() *cobra.Command {
 	return &cobra.Command{
 		Use: "resume WORKER", Short: "Undo a drain", Args: one("the id of a worker"),
-		Long: "Undo `worker drain`. The worker claims tasks again from its next heartbeat on.",
+		Long: "Undo `worker drain`. The worker reads the request at its next heartbeat, within 30 seconds, and claims\ntasks again.",
 		RunE: a.onDatabase(func(ctx context.Context, c *connection, args []string) error {
 			w, err := c.store.Workers.Undrain(ctx, args[0], c.at)
 			return a.printWorker(w, c.at, err)
@@ -155,6 +155,8 @@ func stateOfWorker(w *store.Worker, now time.Time) string {
 	switch {
 	case !w.Alive(now):
 		return "silent"
+	case w.Drain == nil && w.Draining:
+		return "asked to resume"
 	case w.Drain == nil:
 		return "alive"
 	case !w.Draining:

@@ -20,6 +20,7 @@ type Worker struct {
 	Concurrency int
 	Running     int  // at its last heartbeat
 	Draining    bool // it claims nothing more
+	Resumes     bool // it drains, and is asked to claim again
 	Pulls       bool // it says nothing of its slots
 }
 
@@ -147,6 +148,7 @@ func (r *report) waiting() {
 		r.Summary = fmt.Sprintf("It has been due since %s and is waiting for a worker.", human.When(due, r.Now))
 	}
 	r.whoCould()
+	r.undecoded()
 	r.budget()
 }
 
@@ -204,13 +206,40 @@ func (r *report) whoCould() {
 		r.heldBack()
 	case able == 0:
 		r.because("No live worker of its type (%d) may claim it now.", len(serving))
-		r.next("It waits until a worker that may run it starts, or until its options change.")
+		if at := r.ownRetry(takers); !at.IsZero() {
+			r.next("From %s a worker that has tried it may claim it again.", human.When(at, r.Now))
+		} else {
+			r.next("It waits until a worker that may run it starts, or until its options change.")
+		}
 	case r.typeFull():
 	case busy == able:
 		r.because("All workers that may claim it were busy at their last heartbeat.")
 		r.next("The first of them with a free slot claims it, after tasks that have a higher priority or were due earlier.")
 	default:
 		r.next("It should be claimed within seconds by %s.", r.eligible(serving))
+	}
+}
+
+// ownRetry is when the first of workers that have tried the task may try it again; zero = none of them waits for that.
+func (r *report) ownRetry(takers []Worker) (first time.Time) {
+	for _, w := range takers {
+		at := lifecycle.RetryOf(r.Task, w.ID)
+		if lifecycle.Claimable(r.Task, w.ID, r.eff, r.Now) == lifecycle.RefusedOwnRetry && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// undecoded explains how a task ends that no worker has understood so far.
+func (r *report) undecoded() {
+	if since := r.Task.UndecodableSince; !since.IsZero() {
+		r.because("Workers have tried it since %s. None of them could decode it. That uses no retry.", human.When(since, r.Now))
+		grace, unless := lifecycle.DecodeGrace, ", unless the worker has another DecodeGrace"
+		if r.Task.Type == input.CallbackType {
+			grace, unless = lifecycle.DecodeGraceOfSecrets, ""
+		}
+		r.next("Each worker tries it again within two minutes. From %s on, such a try ends it as Failure%s.", human.When(since.Add(grace), r.Now), unless)
 	}
 }
 
@@ -242,6 +271,8 @@ func (r *report) verdict(w Worker) WorkerVerdict {
 	}
 	no := lifecycle.Claimable(t, w.ID, r.eff, r.Now)
 	switch {
+	case w.Resumes:
+		return WorkerVerdict{ID: w.ID, Words: "not now: it was drained, and learns at its next heartbeat that it is resumed, within 30s"}
 	case w.Draining:
 		return WorkerVerdict{ID: w.ID, Words: "no: it is being drained"}
 	case !lifecycle.ConditionsMet(w.Only, t):

@@ -11,6 +11,11 @@ import (
 func (r *report) noneTakes(serving []Worker) {
 	t := r.Task
 	if !slices.ContainsFunc(serving, func(w Worker) bool { return !w.Draining }) {
+		if slices.ContainsFunc(serving, func(w Worker) bool { return w.Resumes }) {
+			r.because("All live workers of its type (%d) were drained. At least one is resumed.", len(serving))
+			r.next("A worker that is resumed claims again from its next heartbeat on, within 30s.")
+			return
+		}
 		r.because("All live workers of its type (%d) are being drained: they claim nothing more.", len(serving))
 		r.next("It waits for another worker, or until one of them is resumed.")
 		return

@@ -121,6 +121,30 @@ func TestAWorkerThatDrainsTakesNothing(t *testing.T) {
 	require.Contains(t, got, "It has no tenant. No live worker of its type (2) takes such a task.")
 }
 
+func TestAWorkerThatIsResumedClaimsFromItsNextHeartbeatOn(t *testing.T) {
+	resumes := Worker{ID: "w1", Types: []string{"t"}, Concurrency: 10, Draining: true, Resumes: true}
+	got := text(Explain(Facts{Task: begin(t, now, lifecycle.Draft{}).doc, Now: now, Workers: []Worker{resumes, {ID: "w2", Types: []string{"t"}, Draining: true}}}))
+	require.Contains(t, got, "All live workers of its type (2) were drained. At least one is resumed.")
+	require.Contains(t, got, "A worker that is resumed claims again from its next heartbeat on, within 30s.")
+	require.Contains(t, got, "w1 not now: it was drained, and learns at its next heartbeat that it is resumed, within 30s")
+	require.Contains(t, got, "w2 no: it is being drained")
+}
+
+// The worker stays away for two seconds: in the first one, others could claim the task.
+func TestATaskThatNobodyDecodesIsTriedAgainUntilItFails(t *testing.T) {
+	since := now.Add(-1500 * time.Millisecond)
+	life := begin(t, since.Add(-time.Minute), lifecycle.Draft{}).claim("w1", since)
+	life = life.finish("w1", since, lifecycle.Undecodable(life.doc, "decoding the arguments: id is a number", time.Hour, since), since)
+	w1 := Worker{ID: "w1", Types: []string{"t"}, Concurrency: 10}
+	for _, at := range []time.Time{now, now.Add(-time.Second)} {
+		got := text(Explain(Facts{Task: life.doc, Now: at, Workers: []Worker{w1}}))
+		require.Contains(t, got, "undecodable: decoding the arguments: id is a number")
+		require.Contains(t, got, "From 2026-01-31 09:59:58Z (in 59m 59s) on, such a try ends it as Failure, unless the worker has another DecodeGrace.")
+		require.NotContains(t, got, "until its options change")
+	}
+	require.Contains(t, text(Explain(Facts{Task: life.doc, Now: now, Workers: []Worker{w1}})), "From 2026-01-31 09:00:00Z (now) a worker that has tried it may claim it again.")
+}
+
 func TestAWorkerThatPullsSaysNothingOfItsSlots(t *testing.T) {
 	open := begin(t, now, lifecycle.Draft{}).doc
 	got := text(Explain(Facts{Task: open, Now: now, Workers: []Worker{{ID: "w1", Types: []string{"t"}, Pulls: true}}}))

@@ -82,7 +82,7 @@ func of(ctx context.Context, s *store.Store, t *model.Task) (explain.Facts, erro
 func workerFor(w *store.Worker, typ string) explain.Worker {
 	out := explain.Worker{
 		ID: w.ID, Types: w.Types, Only: w.Only, Concurrency: w.Concurrency, Running: w.Running,
-		Draining: w.Draining, Pulls: w.Stream == store.Pulling,
+		Draining: w.Draining, Resumes: w.Draining && w.Drain == nil, Pulls: w.Stream == store.Pulling,
 	}
 	if w.Serves(typ) && !slices.Contains(out.Types, typ) { // it pulls by categories
 		out.Types = []string{typ}

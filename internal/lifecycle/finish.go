@@ -72,6 +72,13 @@ func (o Outcome) After(d time.Duration) Outcome {
 	return o
 }
 
+const (
+	// DecodeGrace is the default of how long a task that workers cannot decode waits for another one.
+	DecodeGrace = time.Hour
+	// DecodeGraceOfSecrets is how long a delivery waits for a worker with the key to its secret.
+	DecodeGraceOfSecrets = 3 * 24 * time.Hour
+)
+
 // Undecodable is the outcome for a worker that cannot decode the arguments: not the
 // task's fault while a rolling deploy may be under way, so it costs nothing and backs
 // off; final once it has lasted for the grace.

@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -106,7 +105,7 @@ func (st *statement) run(t *target) (out outcome, err error) {
 		if err != nil {
 			return out, err
 		}
-		if err = t.Insert(t.ns, slices.Clip(doc)); err == nil {
+		if err = t.Insert(t.ns, doc); err == nil {
 			id, _ := value.Lookup(doc, "_id")
 			return outcome{n: 1, upserted: id, after: doc}, nil
 		}

@@ -146,15 +146,17 @@ func (r *request) statements(array string, parse func(bson.Raw) (*statement, err
 // prepareInsert returns a copy of a document to be stored: with an _id, as its
 // first field, and with the server's time for empty timestamps.
 func (s *Server) prepareInsert(doc bson.Raw) (bson.Raw, error) {
+	size := len(doc)
 	id, ok := value.Lookup(doc, "_id")
 	if !ok {
 		oid := bson.NewObjectID()
 		id = bson.RawValue{Type: bson.TypeObjectID, Value: oid[:]}
+		size += len("_id") + 2 + len(oid)
 	}
 	if err := query.CheckStorable(doc, id); err != nil {
 		return nil, err
 	}
-	at, dst := value.Begin(make([]byte, 0, len(doc)+len(id.Value)+6))
+	at, dst := value.Begin(make([]byte, 0, size))
 	dst = value.AppendElement(dst, "_id", id)
 	for it := value.NewIter(doc); it.Next(); {
 		switch {

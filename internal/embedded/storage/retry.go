@@ -26,9 +26,11 @@ type Statement struct {
 	Upserted bson.RawValue `bson:"u,omitempty"` // type 0: nothing
 }
 
-// Add adds statement id to those that took effect.
+// Add adds statement id to those that took effect. It copies the _id, which is a part of
+// the whole document's memory.
 func (r *Retry) Add(id int32, st Statement) {
 	st.ID, st.Last = id, id
+	st.Upserted.Value = slices.Clone(st.Upserted.Value)
 	if n := len(r.Done) - 1; n >= 0 && st.Upserted.Type == 0 {
 		if run := &r.Done[n]; run.Upserted.Type == 0 && run.Last == id-1 && run.N == st.N && run.Modified == st.Modified {
 			run.Last = id

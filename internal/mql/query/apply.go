@@ -31,6 +31,21 @@ const (
 // put says that v takes the place.
 func put(v bson.RawValue) change { return change{set, v} }
 
+// grows is by how much a document becomes longer in which name had the value old: what is
+// stored has no room behind it.
+func (c change) grows(name string, old bson.RawValue) (n int) {
+	if c.act == keep {
+		return 0
+	}
+	if c.act == set {
+		n = len(name) + 2 + len(c.v.Value)
+	}
+	if old.Type != 0 {
+		n -= len(name) + 2 + len(old.Value)
+	}
+	return n
+}
+
 // place is what a leaf must know of where it stands.
 type place struct {
 	viable  bool // a missing value can be created here
@@ -86,7 +101,7 @@ func (e *env) document(n *node, doc []byte, at place) change {
 			fail(mongoerr.ImmutableField, "Performing an update on the path '_id' would modify the immutable field '_id'")
 		}
 		changed = changed || c.act != keep
-		size += len(k.name) + 2 + len(c.v.Value)
+		size += c.grows(k.name, old)
 		changes = append(changes, c)
 	}
 	if !changed {

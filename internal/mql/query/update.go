@@ -105,7 +105,11 @@ func (u *Update) replace(doc bson.Raw, ctx ApplyContext) bson.Raw {
 // idFirst is doc beginning with id, if there is one; an empty timestamp at its top
 // becomes now.
 func idFirst(id bson.RawValue, doc bson.Raw, now bson.Timestamp) bson.Raw {
-	at, dst := value.Begin(make([]byte, 0, len(doc)+len(id.Value)+5))
+	size := len(doc)
+	if _, has := value.Lookup(doc, "_id"); !has && id.Type != 0 {
+		size += len("_id") + 2 + len(id.Value)
+	}
+	at, dst := value.Begin(make([]byte, 0, size))
 	if id.Type != 0 {
 		dst = value.AppendElement(dst, "_id", id)
 	}

@@ -31,20 +31,20 @@ func Distinct(docs iter.Seq[bson.Raw], key string, missing bson.RawValue) (value
 // valueSet is values of which no two are equal.
 type valueSet struct {
 	seen map[string]bool
-	key  []byte
 	list []bson.RawValue
 }
 
 // add reports whether v was not there yet.
 func (s *valueSet) add(v bson.RawValue) bool {
-	s.key = value.AppendKey(s.key[:0], v, false)
-	if s.seen[string(s.key)] {
+	var buf [64]byte
+	key := value.AppendKey(buf[:0], v, false)
+	if s.seen[string(key)] {
 		return false
 	}
 	if s.seen == nil {
 		s.seen = map[string]bool{}
 	}
-	s.seen[string(s.key)] = true
+	s.seen[string(key)] = true
 	s.list = append(s.list, v)
 	return true
 }

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"iter"
 	"math/big"
 	"strings"
@@ -12,7 +13,8 @@ import (
 
 // accumulator gathers the values of one group. add gets a zero value where an
 // expression finds nothing, and says how much memory the accumulator has taken
-// for it beyond a fixed amount.
+// for it beyond a fixed amount. A value is a part of its document's memory: what
+// is kept is a copy, so that the document is not kept with it.
 type accumulator interface {
 	add(v bson.RawValue) (memory int)
 	result() bson.RawValue
@@ -103,11 +105,13 @@ func (k *kept) add(v bson.RawValue) int {
 	if class := value.ClassOf(v.Type); !k.nulls && (class == value.ClassNull || class == value.ClassUndefined) {
 		return 0
 	}
-	if k.takes(v, k.v, k.n) {
-		k.v = v
-	}
 	k.n++
-	return 0
+	if !k.takes(v, k.v, k.n-1) {
+		return 0
+	}
+	had := cap(k.v.Value)
+	k.v = bson.RawValue{Type: v.Type, Value: append(k.v.Value[:0], v.Value...)}
+	return cap(k.v.Value) - had
 }
 
 func (k *kept) result() bson.RawValue { return orNull(k.v) }
@@ -131,6 +135,11 @@ func (g *gather) add(v bson.RawValue) int {
 		return 0
 	case !g.set:
 		g.all.list = append(g.all.list, v)
+	}
+	last := &g.all.list[len(g.all.list)-1]
+	last.Value = bytes.Clone(v.Value)
+	if g.set {
+		return 2 * (len(v.Value) + 32) // with its key
 	}
 	return len(v.Value) + 32
 }
@@ -197,11 +206,12 @@ func (g grouping) run(docs Docs) (out iter.Seq[bson.Raw], err error) {
 		key = value.AppendKey(key[:0], id, false)
 		own := byKey[string(key)]
 		if own == nil {
+			id.Value = bytes.Clone(id.Value)
 			own = &group{id: id}
 			for _, f := range g.fields {
 				own.accs = append(own.accs, f.make())
 			}
-			size += 2*len(key) + 64*(1+len(g.fields))
+			size += len(key) + len(id.Value) + 64*(1+len(g.fields))
 			byKey[string(key)] = own
 			groups = append(groups, own)
 		}

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -190,7 +191,10 @@ func (p *Projection) Apply(doc bson.Raw) bson.Raw {
 			dst = value.AppendElement(dst, f.name, value.Array(value.Elements(v.Value)[pos:pos+1]))
 		}
 	}
-	return value.End(dst, at)
+	if dst = value.End(dst, at); cap(dst) > 2*len(dst) {
+		return bytes.Clone(dst) // whoever holds it does not hold the memory of the whole one
+	}
+	return dst
 }
 
 func (p *Projection) document(dst []byte, s shape, doc []byte) []byte {

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"iter"
 	"math"
 	"slices"
@@ -89,7 +90,7 @@ func parseReplaceWith(v bson.RawValue) stage {
 func replacement(v bson.RawValue) (doc bson.Raw, err error) {
 	defer catch(&err)
 	check(v.Type == bson.TypeEmbeddedDocument, 40228, "'replacement document' expression must evaluate to an object, but resulting value was: %s", typeName(v.Type))
-	return v.Value, nil
+	return bytes.Clone(v.Value), nil // not a part of the other's memory
 }
 
 func parseSort(v bson.RawValue) stage {
@@ -196,10 +197,10 @@ func parseUnwind(v bson.RawValue) stage {
 		}
 		elems := value.Elements(v.Value)
 		if len(elems) == 0 && preserve {
-			return emit(replaceAt(doc, names, missing))
+			return emit(replaceAt(doc, names, v, missing))
 		}
 		for _, elem := range elems {
-			if !emit(replaceAt(doc, names, elem)) {
+			if !emit(replaceAt(doc, names, v, elem)) {
 				return false
 			}
 		}
@@ -207,15 +208,15 @@ func parseUnwind(v bson.RawValue) stage {
 	})}
 }
 
-// replaceAt puts v in the place of what is at path; a zero v removes it.
-func replaceAt(doc []byte, path []string, v bson.RawValue) bson.Raw {
-	at, dst := value.Begin(make([]byte, 0, len(doc)+len(v.Value)))
+// replaceAt puts v in the place of old, which is at path; a zero v removes it.
+func replaceAt(doc []byte, path []string, old, v bson.RawValue) bson.Raw {
+	at, dst := value.Begin(make([]byte, 0, len(doc)+len(v.Value)-len(old.Value)))
 	for it := value.NewIter(doc); it.Next(); {
 		switch {
 		case string(it.Key) != path[0]:
 			dst = append(dst, it.Element()...)
 		case len(path) > 1:
-			dst = value.AppendElement(dst, path[0], value.Document(replaceAt(it.Value.Value, path[1:], v)))
+			dst = value.AppendElement(dst, path[0], value.Document(replaceAt(it.Value.Value, path[1:], old, v)))
 		case v.Type != 0:
 			dst = value.AppendElement(dst, path[0], v)
 		}

@@ -1,0 +1,112 @@
+package query
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+)
+
+// passing streams documents, and overwrites each once the next one is asked for.
+func passing(docs ...bson.Raw) Docs {
+	return func(yield func(bson.Raw, error) bool) {
+		for _, doc := range docs {
+			doc = bytes.Clone(doc)
+			if !yield(doc, nil) {
+				return
+			}
+			for i := range doc[4 : len(doc)-1] {
+				doc[4+i] = 0xff
+			}
+		}
+	}
+}
+
+func pipeline(t *testing.T, stages ...bson.D) *Pipeline {
+	specs := make([]bson.Raw, len(stages))
+	for i, s := range stages {
+		specs[i] = marshal(t, s)
+	}
+	p, err := CompilePipeline(specs)
+	require.NoError(t, err)
+	return p
+}
+
+func marshal(t *testing.T, d bson.D) bson.Raw {
+	raw, err := bson.Marshal(d)
+	require.NoError(t, err)
+	return raw
+}
+
+func TestAGroupKeepsNoDocuments(t *testing.T) {
+	group := bson.D{{Key: "_id", Value: "$k"}}
+	for _, op := range []string{"sum", "avg", "min", "max", "first", "last", "push", "addToSet"} {
+		group = append(group, bson.E{Key: op, Value: bson.D{{Key: "$" + op, Value: "$v"}}})
+	}
+	p := pipeline(t, bson.D{{Key: "$group", Value: group}})
+	var got []string
+	for doc, err := range p.Run(passing(
+		marshal(t, bson.D{{Key: "k", Value: "a"}, {Key: "v", Value: 2}}), marshal(t, bson.D{{Key: "k", Value: "b"}, {Key: "v", Value: "long"}}),
+		marshal(t, bson.D{{Key: "k", Value: "a"}, {Key: "v", Value: 4}}), marshal(t, bson.D{{Key: "k", Value: "b"}, {Key: "v", Value: "x"}}),
+	)) {
+		require.NoError(t, err)
+		got = append(got, bson.Raw.String(doc))
+	}
+	require.Len(t, got, 2)
+	require.JSONEq(t, `{"_id": "a", "sum": {"$numberInt": "6"}, "avg": {"$numberDouble": "3.0"}, "min": {"$numberInt": "2"}, "max": {"$numberInt": "4"},
+		"first": {"$numberInt": "2"}, "last": {"$numberInt": "4"}, "push": [{"$numberInt": "2"}, {"$numberInt": "4"}], "addToSet": [{"$numberInt": "2"}, {"$numberInt": "4"}]}`, got[0])
+	require.JSONEq(t, `{"_id": "b", "sum": {"$numberInt": "0"}, "avg": null, "min": "long", "max": "x", "first": "long", "last": "x",
+		"push": ["long", "x"], "addToSet": ["long", "x"]}`, got[1])
+}
+
+func TestAGroupCountsAllThatItKeeps(t *testing.T) {
+	doc := marshal(t, bson.D{{Key: "k", Value: 0}, {Key: "v", Value: make([]byte, 10<<20)}})
+	for _, op := range []string{"$min", "$max", "$first", "$last"} {
+		p := pipeline(t, bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: "$k"}, {Key: "kept", Value: bson.D{{Key: op, Value: "$v"}}}}}})
+		run := func(groups int) (err error) {
+			for _, e := range p.Run(func(yield func(bson.Raw, error) bool) {
+				for i := range groups {
+					doc[7] = byte(i) // the number at k
+					if !yield(doc, nil) || !yield(doc, nil) {
+						return
+					}
+				}
+			}) {
+				err = e
+			}
+			return err
+		}
+		require.NoError(t, run(4), op)
+		require.Equal(t, mongoerr.QueryExceededMemoryLimit, mongoerr.Code(run(10)), op)
+	}
+}
+
+// What a stage hands on may be held: by a sort, or by a cursor.
+func TestWhatAStageMakesTakesNoMoreMemoryThanItsLength(t *testing.T) {
+	big := strings.Repeat("x", 10_000)
+	doc := marshal(t, bson.D{{Key: "n", Value: 1}, {Key: "payload", Value: big}, {Key: "sub", Value: bson.D{{Key: "n", Value: 1}, {Key: "tags", Value: bson.A{big, "a"}}}}})
+	for _, stages := range [][]bson.D{
+		{{{Key: "$project", Value: bson.D{{Key: "n", Value: 1}}}}},
+		{{{Key: "$project", Value: bson.D{{Key: "payload", Value: 0}, {Key: "sub.tags", Value: 0}}}}},
+		{{{Key: "$replaceWith", Value: "$sub"}}},
+		{{{Key: "$unwind", Value: "$sub.tags"}}},
+	} {
+		p := pipeline(t, stages...)
+		n := 0
+		var made []bson.Raw
+		for doc, err := range p.Run(passing(doc)) {
+			require.NoError(t, err)
+			require.LessOrEqual(t, cap(doc), 2*len(doc), "%v", stages)
+			made = append(made, doc)
+			n++
+		}
+		require.Positive(t, n)
+		for _, doc := range made {
+			require.NoError(t, doc.Validate(), "%v", stages)
+		}
+	}
+}

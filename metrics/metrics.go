@@ -1,5 +1,4 @@
-// Package metrics exports what a process and its fleet do to Prometheus. Register one collector for each
-// database that a process works on:
+// Package metrics exports what a process and its fleet do to Prometheus. Register a collector:
 //
 //	collector, err := metrics.New(metrics.Config{Database: db})
 //	if err != nil {
@@ -7,7 +6,14 @@
 //	}
 //	prometheus.MustRegister(collector)
 //
-// It covers all consumers, pullers and engines of the process, whenever they were made. Numbers of the
+// A process that works on several databases registers a collector for each of them, with a label that
+// tells them apart. Without it the second registration fails:
+//
+//	prometheus.WrapRegistererWith(prometheus.Labels{"database": db.Name()}, prometheus.DefaultRegisterer).MustRegister(collector)
+//
+// The numbers of the process cover all of its databases. Each of its collectors exports the same.
+//
+// A collector covers all consumers, pullers and engines of the process, whenever they were made. Numbers of the
 // fleet, such as due tasks, come from a census that one process takes for all.
 //
 // docs/metrics.md lists the metrics. process.go and fleet.go define them.

@@ -27,12 +27,14 @@ func New(p *producer.Producer) *Admin { return &Admin{room: command.Of(p)} }
 
 // Get reads one life of a task, also from the history. Generation 0 selects the current life,
 // or the last. If the life does not exist, the error is [producer.ErrNotFound].
+// id is that of producer.Sent, or of [model.TaskID].
 func (a *Admin) Get(ctx context.Context, id string, generation int64) (*model.Task, error) {
 	return a.room.Life(ctx, id, generation)
 }
 
 // Document returns the stored document of a task's newest life, including fields that this
 // release does not know.
+// id is that of producer.Sent, or of [model.TaskID].
 func (a *Admin) Document(ctx context.Context, id string) (bson.Raw, error) {
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("reading a task: %w", err)

@@ -20,6 +20,7 @@ const (
 // Lives reads all lives of a task, the newest first: the current one, if it exists, and those
 // in the history, which have an ArchivedAt. If the task has no life, the error is
 // [producer.ErrNotFound].
+// id is that of producer.Sent, or of [model.TaskID].
 func (a *Admin) Lives(ctx context.Context, id string) ([]*model.Task, error) {
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("reading the lives of a task: %w", err)

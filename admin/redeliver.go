@@ -23,6 +23,7 @@ import (
 // because none is configured or its handler called NoCallback, the error is a
 // *model.RefusedError. If the life does not exist, or no longer does, it is
 // [producer.ErrNotFound].
+// id is that of producer.Sent, or of [model.TaskID].
 func (a *Admin) Redeliver(ctx context.Context, id string, generation int64) (producer.Sent, error) {
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return producer.Sent{}, fmt.Errorf("redelivering the callback of a task: %w", err)

@@ -230,6 +230,7 @@ func (f *Flows) typed(ctx context.Context, doc *graph.Flow) error {
 }
 
 // Get reads a flow. The error is [ErrNotFound] if there is none.
+// id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) Get(ctx context.Context, id string) (*graph.Flow, error) {
 	return f.store.Flows.Get(ctx, id)
 }
@@ -260,6 +261,7 @@ func (f *Flows) List(ctx context.Context, tenant string, status graph.Status, af
 
 // Await waits until the flow is FINISH or PENDING, and returns it. If it is PENDING, a person must
 // resolve a node.
+// id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) Await(ctx context.Context, id string) (*graph.Flow, error) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		status, err := f.store.Flows.Status(ctx, id)

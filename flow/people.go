@@ -22,6 +22,7 @@ import (
 // engine that has them decides about these. In a flow that is FINISH only the node changes.
 // If the state of the flow forbids it, the error of this and of the other commands is a
 // *[model.RefusedError].
+// id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) Resolve(ctx context.Context, id, node string, status graph.NodeStatus, remark string) (*graph.Flow, error) {
 	if status != graph.NodeSuccess && status != graph.NodeError {
 		return nil, input.Invalid("status", "is %q; want SUCCESS or ERROR", status)
@@ -37,6 +38,7 @@ func (f *Flows) Resolve(ctx context.Context, id, node string, status graph.NodeS
 // Answer ends a PENDING node that asks a person, as SUCCESS. The values, a JSON object, are the
 // output of the node. The error names each field that is wrong. [Flows.Resolve] ends such a node
 // without values.
+// id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) Answer(ctx context.Context, id, node string, values any, remark string) (*graph.Flow, error) {
 	if err := checkRemark(remark); err != nil {
 		return nil, err
@@ -61,6 +63,7 @@ func despiteJoins(in *flowplan.Inputs, decide func() (*graph.Flow, error)) (*gra
 
 // Cancel ends a flow: running tasks are cancelled, and waiting nodes become SKIPPED. The flow becomes
 // FINISH when its last task has ended. Cancel changes nothing if the flow has ended.
+// id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, error) {
 	if err := checkRemark(remark); err != nil {
 		return nil, err
@@ -73,6 +76,7 @@ func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, err
 // RetryFrom begins a new life of a node and of all nodes behind it. The node runs at once; the others
 // wait for their parents again, and so do the nodes that an early end of the flow skipped. RetryFrom is refused while one
 // of these nodes runs, or a worker runs its task. If ctx has a span, what runs again belongs to its trace.
+// id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) RetryFrom(ctx context.Context, id, node string) (*graph.Flow, error) {
 	return f.change(ctx, "retrying from a node of", id, node, func(doc *graph.Flow, i int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 		after, err := despiteJoins(in, func() (*graph.Flow, error) { return flowplan.RetryFrom(doc, i, in, now) })
@@ -112,6 +116,7 @@ func (f *Flows) noneRuns(ctx context.Context, before, after *graph.Flow) error {
 
 // Explain returns sentences that describe why a node has its status, which nodes it waits for, and
 // what would start it. Of a node that has left the document of its stream it says how and when it ended.
+// id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) Explain(ctx context.Context, id, node string) ([]string, error) {
 	for range maxTries {
 		doc, err := f.Get(ctx, id)
@@ -169,6 +174,7 @@ type NodeView struct {
 
 // Nodes returns the nodes of a flow, each after its parents, with outputs and errors from their tasks.
 // A node is RUNNING while a worker runs its task. With only, it returns the nodes of these ids, and reads no other tasks.
+// id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) Nodes(ctx context.Context, id string, only ...string) ([]NodeView, error) {
 	doc, err := f.Get(ctx, id)
 	if err != nil {

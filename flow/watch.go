@@ -39,6 +39,7 @@ type Event struct {
 //
 // The loop ends after the first error: [ErrNotFound], the cause of ctx, or a refusal by the
 // database. Once the loop has begun, Watch waits while the database is unavailable.
+// id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) Watch(ctx context.Context, id string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		left := false // the caller has left the loop, perhaps because ctx ended

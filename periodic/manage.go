@@ -47,6 +47,7 @@ func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule,
 // because of EndAt or MaxRuns resumes if the edit gives it more ticks. s.Enabled enables or
 // disables it in the same write, like [Periodic.Enable] and [Periodic.Disable]. If it is false, a
 // rule that is already disabled keeps its note.
+// id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Update(ctx context.Context, id string, version int64, s schedule.Spec) (*schedule.Rule, error) {
 	return p.change(ctx, "changing", id, func(r *schedule.Rule, old *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if r.Version != version {
@@ -79,6 +80,7 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s sched
 // was disabled as skipped. Enabling an enabled rule is not an error. version is the version
 // that the caller read, or 0 for any; if the rule has another version, the error is
 // [ErrChanged].
+// id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*schedule.Rule, error) {
 	return p.change(ctx, "enabling", id, p.withTimes(func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if err := hasVersion(r, version); err != nil {
@@ -91,6 +93,7 @@ func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*sched
 // Disable stops the rule at once. Waiting and running runs continue. note gives the reason and
 // may be empty. Disabling a disabled rule is not an error. version is the version that the
 // caller read, or 0 for any; if the rule has another version, the error is [ErrChanged].
+// id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Disable(ctx context.Context, id string, version int64, note string) (*schedule.Rule, error) {
 	return p.change(ctx, "disabling", id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if err := hasVersion(r, version); err != nil {
@@ -106,6 +109,7 @@ func (p *Periodic) Disable(ctx context.Context, id string, version int64, note s
 // Delete deletes the rule logically: it never fires again, waiting runs are cancelled, its
 // records stay, and its name becomes free. version is the version that the caller read, or 0
 // for any; if the rule has another version, the error is [ErrChanged].
+// id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {
 	_, err := p.change(ctx, "deleting", id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if err := hasVersion(r, version); err != nil {
@@ -126,6 +130,7 @@ func hasVersion(r *schedule.Rule, version int64) error {
 }
 
 // Get reads a rule by its id.
+// id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Get(ctx context.Context, id string) (*schedule.Rule, error) {
 	r, err := p.store.Rules.Get(ctx, id)
 	if err == nil && !r.DeletedAt.IsZero() {

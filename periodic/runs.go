@@ -27,6 +27,7 @@ type TriggerOptions struct {
 
 // Trigger starts a manual run, whatever the status of the rule, and returns its id. The
 // concurrency policy applies unless the run is forced.
+// id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (run string, err error) {
 	if o.Request == "" {
 		o.Request = input.Random()
@@ -102,6 +103,7 @@ const backfillSlack = time.Second
 // EndAt. Without a StartAt, the ticks of a cron rule may be older than the rule. Backfill
 // returns the number of decided runs. A non-empty request makes the call idempotent: each tick
 // runs once per request, even if the call is repeated with other times.
+// id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, request string) (n int, err error) {
 	if request == "" {
 		request = input.Random()
@@ -159,6 +161,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 
 // Cancel cancels one run, also of a deleted rule. A waiting run is cancelled at once. For a
 // running one, Cancel cancels its task; the run is CANCELED when the task has ended.
+// run is the id of a run, see [Periodic.GetRun].
 func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	rule, ok := ruleOf(run)
 	if !ok {

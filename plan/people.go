@@ -18,6 +18,7 @@ import (
 
 // Cancel ends a plan: no step follows, and the task of the step that waits or runs is cancelled. Cancel
 // changes nothing if the plan is over. remark is kept as the reason.
+// id is tenant/plan_id, with - for no tenant, such as -/nightly-report.
 func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, error) {
 	if err := input.Label("remark", remark); err != nil {
 		return nil, err
@@ -41,6 +42,7 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 // Reset resumes a plan in ERROR: the step that failed starts again. It is refused for other
 // plans, and while the document of the plan is broken. If ctx has a span, the steps belong to its trace
 // from then on.
+// id is tenant/plan_id, with - for no tenant, such as -/nightly-report.
 func (p *Plans) Reset(ctx context.Context, id string) (*repeat.Plan, error) {
 	return p.change(ctx, "resetting", id, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 		after, err := stepplan.Reset(doc, now)

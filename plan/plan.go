@@ -103,6 +103,7 @@ func (p *Plans) Run(ctx context.Context) error {
 func Validate(s repeat.Spec) error { return stepplan.Validate(&s) }
 
 // Get reads a plan, also one that is over. The error is [ErrNotFound] if there is none.
+// id is tenant/plan_id, with - for no tenant, such as -/nightly-report.
 func (p *Plans) Get(ctx context.Context, id string) (*repeat.Plan, error) {
 	return p.store.Plans.Get(ctx, id)
 }
@@ -141,6 +142,7 @@ func (p *Plans) List(ctx context.Context, f Filter, after *repeat.Plan, limit in
 // Results returns at most limit results (1 to 1,000) of a plan, the oldest first. It returns fewer if they
 // have more than about 8 MiB together, but at least one unless the list is at its end. The list begins
 // behind the result after (nil = at the beginning): Results reads only its ID and At.
+// id is tenant/plan_id, with - for no tenant, such as -/nightly-report.
 func (p *Plans) Results(ctx context.Context, id string, after *repeat.Result, limit int) ([]repeat.Result, error) {
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)

@@ -24,6 +24,7 @@ import (
 // Otherwise the contexts of its handlers are cancelled within two seconds, and the task ends
 // when the last handler has returned. Cancelling twice is not an error. remark gives the
 // reason; it may be empty.
+// id is that of [Sent], or of [model.TaskID].
 func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, error) {
 	t, err := p.command(ctx, "cancelling", id, remark, lifecycle.Cancel)
 	if err != nil {
@@ -42,6 +43,7 @@ func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, 
 // Retry runs a task again now, but not one of a node that starts flows, whose flow decides. A task that waits for a retry becomes due at once, in the same
 // life. A task that ended without success begins a new life with a fresh budget. remark gives
 // the reason; it may be empty. If ctx has a span, the task belongs to its trace from then on.
+// id is that of [Sent], or of [model.TaskID].
 func (p *Producer) Retry(ctx context.Context, id, remark string) (*model.Task, error) {
 	return p.command(ctx, "retrying", id, remark, again(ctx, notOfNode(lifecycle.RetryNow)))
 }
@@ -49,6 +51,7 @@ func (p *Producer) Retry(ctx context.Context, id, remark string) (*model.Task, e
 // RetryFrom is [Producer.Retry] from a named step on: earlier steps keep their saved values,
 // and the handler repeats this step and later ones. It is refused while a worker runs the task.
 // remark gives the reason; it may be empty.
+// id is that of [Sent], or of [model.TaskID].
 func (p *Producer) RetryFrom(ctx context.Context, id, step, remark string) (*model.Task, error) {
 	if err := input.StepName("step", step); err != nil {
 		return nil, fmt.Errorf("retrying task %s: %w", id, err)
@@ -80,12 +83,14 @@ func again(ctx context.Context, rule commandRule) commandRule {
 }
 
 // Resolve ends a Pending task as ManuallyProcessed. remark describes what was done.
+// id is that of [Sent], or of [model.TaskID].
 func (p *Producer) Resolve(ctx context.Context, id, remark string) (*model.Task, error) {
 	return p.command(ctx, "resolving", id, remark, lifecycle.Resolve)
 }
 
 // Release makes a task that was sent with [Held] available to workers. Releasing it twice is
 // not an error.
+// id is that of [Sent], or of [model.TaskID].
 func (p *Producer) Release(ctx context.Context, id string) (*model.Task, error) {
 	return p.command(ctx, "releasing", id, "", notOfNode(func(t *model.Task, _ string, eff lifecycle.Effective, now time.Time) (*model.Task, error) {
 		return lifecycle.Release(t, eff, now)

@@ -23,6 +23,7 @@ import (
 //
 // Update refuses the options Key, Tenant, Held, OnExisting and OutsideTransaction, which apply
 // only to a send. [Args] sets new arguments.
+// id is that of [Sent], or of [model.TaskID].
 func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*model.Task, error) {
 	if err := p.validUpdate(opts); err != nil {
 		return nil, fmt.Errorf("updating task %s: %w", id, err)

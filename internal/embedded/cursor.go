@@ -147,8 +147,8 @@ func (l *cursors) take(id int64) (*cursor, error) {
 	return c, nil
 }
 
-// put gives a cursor back; done removes it. It fails when the cursors hold too
-// much with it.
+// put gives a cursor back; done removes it. It fails when the cursor alone holds
+// too much.
 func (l *cursors) put(c *cursor, done bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,12 +164,46 @@ func (l *cursors) release(c *cursor, done bool) error {
 	held := c.held()
 	l.bytes += held - c.charged
 	c.charged = held
-	if l.bytes <= l.limit {
-		return nil
+	if held > l.limit {
+		l.remove(c)
+		return l.holdTooMuch()
 	}
-	l.remove(c)
+	if l.bytes > l.limit {
+		l.makeRoom(c)
+	}
+	return nil
+}
+
+func (l *cursors) holdTooMuch() error {
 	return mongoerr.New(mongoerr.QueryExceededMemoryLimit, "the results that open cursors hold would exceed the limit of "+
 		"%d bytes (Options.CursorBytes): read cursors to their end or close them, or ask for less at a time", l.limit)
+}
+
+// makeRoom ends cursors that nobody reads at the moment, the least recently used
+// first, until the others are within the limit.
+func (l *cursors) makeRoom(reader *cursor) {
+	var idle []*cursor
+	for _, c := range l.m {
+		if c != reader && !c.busy && c.charged > 0 {
+			idle = append(idle, c)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *cursor) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.id, b.id)) })
+	for _, c := range idle {
+		if l.bytes <= l.limit {
+			return
+		}
+		l.fail(c, l.holdTooMuch())
+	}
+}
+
+// fail ends a cursor that is not busy: the next getMore gets the error.
+func (l *cursors) fail(c *cursor, err error) {
+	c.end()
+	c.rows, c.list, c.bytes = nil, nil, 0
+	l.bytes -= c.charged
+	c.charged = 0
+	c.next = func() (bson.Raw, bool, error) { return nil, false, err }
 }
 
 // remove forgets a cursor that is not busy.
@@ -220,14 +254,8 @@ func (l *cursors) sweep(timeout time.Duration) {
 			newer, kept = reads, kept+more
 			continue
 		}
-		c.end()
-		c.rows, c.list, c.bytes = nil, nil, 0
-		l.bytes -= c.charged
-		c.charged = 0
-		c.next = func() (bson.Raw, bool, error) {
-			return nil, false, &mongoerr.Error{Code: 239, Name: "SnapshotTooOld", Message: "more than " + strconv.Itoa(l.limit) +
-				" bytes (Options.CursorBytes) were overwritten of its collection since the cursor was opened: read it faster, or in parts"}
-		}
+		l.fail(c, &mongoerr.Error{Code: 239, Name: "SnapshotTooOld", Message: "more than " + strconv.Itoa(l.limit) +
+			" bytes (Options.CursorBytes) were overwritten of its collection since the cursor was opened: read it faster, or in parts"})
 	}
 }
 

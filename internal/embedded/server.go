@@ -41,7 +41,9 @@ type Options struct {
 	LogBytes int
 	// CursorBytes bounds the results that all open cursors hold in memory, and what
 	// may be overwritten of a collection that they read, unless in a transaction: a
-	// cursor that costs more ends with an error, the oldest first. Defaults to 256 MB.
+	// cursor that costs more ends with an error. Of those that nobody reads at the
+	// moment, the results least recently used go first, and the oldest snapshots.
+	// Defaults to 256 MB.
 	CursorBytes int
 	// TransactionLifetime ends transactions that stay open for longer. Defaults
 	// to 60 s.

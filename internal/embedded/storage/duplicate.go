@@ -18,13 +18,15 @@ func duplicate(c *Collection, x *Index, key []byte, doc bson.Raw) error {
 	for _, f := range x.Spec.Fields {
 		shown := bson.RawValue{Type: bson.TypeNull}
 		own, _ := query.Distinct(slices.Values([]bson.Raw{doc}), f.Path, bson.RawValue{})
+		part := key[:value.KeyLen(string(key), f.Descending)]
 		for _, v := range own {
-			// Of an array, the element that clashed: the one the key begins with.
-			if part := value.AppendKey(nil, v, f.Descending); bytes.HasPrefix(key, part) {
-				shown, key = v, key[len(part):]
+			// Of an array, the element that clashed.
+			if bytes.Equal(value.AppendKey(nil, v, f.Descending), part) {
+				shown = v
 				break
 			}
 		}
+		key = key[len(part):]
 		values = value.AppendElement(values, f.Path, shown)
 	}
 	values = value.End(values, at)

@@ -93,8 +93,12 @@ func (e *env) document(n *node, doc []byte, at place) change {
 	var buf [8]change
 	changes := buf[:0]
 	size, changed := len(doc), false
+	olds, places := fieldsOf(doc, kids)
 	for _, k := range kids {
-		old, _ := value.Lookup(doc, k.name)
+		old := olds[k.name]
+		if olds == nil {
+			old, _ = value.Lookup(doc, k.name)
+		}
 		c := e.apply(k.node, old, at)
 		if n.path == "" && k.name == "_id" && old.Type != 0 && c.act != keep {
 			// MongoDB compares no values here: an operator that writes an _id, equal or not, fails.
@@ -109,8 +113,12 @@ func (e *env) document(n *node, doc []byte, at place) change {
 	}
 	start, dst := value.Begin(make([]byte, 0, size))
 	for it := value.NewIter(doc); it.Next(); {
-		i := slices.IndexFunc(kids, func(k child) bool { return k.name == string(it.Key) })
-		if i < 0 || changes[i].act == keep {
+		i, ok := places[string(it.Key)]
+		if places == nil {
+			i = slices.IndexFunc(kids, func(k child) bool { return k.name == string(it.Key) })
+			ok = i >= 0
+		}
+		if !ok || changes[i].act == keep {
 			dst = append(dst, it.Element()...)
 			continue
 		}
@@ -125,6 +133,19 @@ func (e *env) document(n *node, doc []byte, at place) change {
 		}
 	}
 	return put(value.Document(value.End(dst, start)))
+}
+
+// fieldsOf finds what document needs of many fields and children without a search for
+// each; of few it makes nothing.
+func fieldsOf(doc []byte, kids []child) (olds map[string]bson.RawValue, places map[string]int) {
+	if len(kids) <= fewFields {
+		return nil, nil
+	}
+	places = make(map[string]int, len(kids))
+	for i, k := range kids {
+		places[k.name] = i
+	}
+	return byName(doc), places
 }
 
 // array updates single elements, named by their index.

@@ -84,31 +84,68 @@ func below(paths []written) func(name string, element bool) []written {
 }
 
 func (d *description) document(prefix string, old, new []byte, paths []written) {
-	for it, at := value.NewIter(old), value.NewIter(new); it.Next(); {
-		if _, ok := seek(&at, new, it.Key); !ok {
+	for it, to := value.NewIter(old), newFinder(new); it.Next(); {
+		if _, ok := to.find(it.Key); !ok {
 			d.removed = bsoncore.AppendStringElement(d.removed, strconv.Itoa(d.nRemoved), prefix+string(it.Key))
 			d.nRemoved++
 		}
 	}
 	rest := below(paths)
-	for it, at := value.NewIter(new), value.NewIter(old); it.Next(); {
-		was, _ := seek(&at, old, it.Key)
+	for it, from := value.NewIter(new), newFinder(old); it.Next(); {
+		was, _ := from.find(it.Key)
 		if !value.Identical(was, it.Value) {
 			d.value(prefix+string(it.Key), was, it.Value, rest(string(it.Key), false))
 		}
 	}
 }
 
-// seek is value.Lookup in doc that looks first behind at, where it found the field
-// before: updates leave most fields where they were.
-func seek(at *value.Iter, doc, key []byte) (bson.RawValue, bool) {
-	for it := *at; it.Next(); {
+// fewFields is how many fields are looked for one by one, before a map is made.
+const fewFields = 12
+
+// finder looks for many fields of a document. It looks first behind the one it found
+// before: updates leave most fields where they were. After some that are not there, it
+// makes a map.
+type finder struct {
+	doc    []byte
+	at     value.Iter
+	missed int
+	fields map[string]bson.RawValue
+}
+
+func newFinder(doc []byte) finder { return finder{doc: doc, at: value.NewIter(doc)} }
+
+// find is value.Lookup.
+func (f *finder) find(key []byte) (bson.RawValue, bool) {
+	next := f.at
+	if next.Next() && bytes.Equal(next.Key, key) {
+		f.at = next
+		return next.Value, true
+	}
+	if f.missed++; f.missed > fewFields {
+		if f.fields == nil {
+			f.fields = byName(f.doc)
+		}
+		v, ok := f.fields[string(key)]
+		return v, ok
+	}
+	for it := f.at; it.Next(); {
 		if bytes.Equal(it.Key, key) {
-			*at = it
+			f.at = it
 			return it.Value, true
 		}
 	}
-	return value.Lookup(doc, string(key))
+	return value.Lookup(f.doc, string(key))
+}
+
+// byName is the fields of a document; of two that have one name, the first.
+func byName(doc []byte) map[string]bson.RawValue {
+	fields := map[string]bson.RawValue{}
+	for it := value.NewIter(doc); it.Next(); {
+		if _, twice := fields[string(it.Key)]; !twice {
+			fields[string(it.Key)] = it.Value
+		}
+	}
+	return fields
 }
 
 // value tells of a value that changed.
@@ -169,13 +206,13 @@ func (d *description) array(prefix string, old, new []bson.RawValue, paths []wri
 
 // Changed returns the top-level fields that differ between two documents.
 func Changed(old, new bson.Raw) (fields [][]byte) {
-	for it, at := value.NewIter(old), value.NewIter(new); it.Next(); {
-		if is, ok := seek(&at, new, it.Key); !ok || !value.Identical(it.Value, is) {
+	for it, to := value.NewIter(old), newFinder(new); it.Next(); {
+		if is, ok := to.find(it.Key); !ok || !value.Identical(it.Value, is) {
 			fields = append(fields, it.Key)
 		}
 	}
-	for it, at := value.NewIter(new), value.NewIter(old); it.Next(); {
-		if _, ok := seek(&at, old, it.Key); !ok {
+	for it, from := value.NewIter(new), newFinder(old); it.Next(); {
+		if _, ok := from.find(it.Key); !ok {
 			fields = append(fields, it.Key)
 		}
 	}

@@ -36,7 +36,7 @@ func pipeline(t *testing.T, stages ...bson.D) *Pipeline {
 	return p
 }
 
-func marshal(t *testing.T, d bson.D) bson.Raw {
+func marshal(t testing.TB, d bson.D) bson.Raw {
 	raw, err := bson.Marshal(d)
 	require.NoError(t, err)
 	return raw

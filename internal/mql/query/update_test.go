@@ -1,6 +1,7 @@
 package query
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -195,4 +196,37 @@ func TestChangesAreDescribedAsMongoDBDescribesThem(t *testing.T) {
 	}
 	old, new := raw(t, `{"a": 1, "b": 2, "c": 3}`), raw(t, `{"c": 3, "n": 1, "a": 5}`)
 	require.Equal(t, raw(t, `{"updatedFields": {"n": 1, "a": 5}, "removedFields": ["b"], "truncatedArrays": []}`), Describe(old, new, nil))
+}
+
+func TestAnUpdateOfManyFieldsFindsEach(t *testing.T) {
+	for _, n := range []int{fewFields, fewFields + 1, 10 * fewFields} {
+		var doc, set, unset, want bson.D
+		for i := range n {
+			name := strconv.Itoa(i)
+			doc = append(doc, bson.E{Key: name, Value: i})
+			switch i % 3 {
+			case 0:
+				set = append(set, bson.E{Key: name, Value: -1})
+				want = append(want, bson.E{Key: name, Value: -1})
+			case 1:
+				unset = append(unset, bson.E{Key: name, Value: 1})
+			default:
+				want = append(want, bson.E{Key: name, Value: i})
+			}
+		}
+		set, want = append(set, bson.E{Key: "new", Value: 1}), append(want, bson.E{Key: "new", Value: 1})
+		u, err := CompileUpdate(marshal(t, bson.D{{Key: "$set", Value: set}, {Key: "$unset", Value: unset}}), nil)
+		require.NoError(t, err)
+		before := marshal(t, doc)
+		after, modified, err := u.Apply(before, ApplyContext{Positional: -1})
+		require.NoError(t, err)
+		require.True(t, modified)
+		require.Equal(t, marshal(t, want), after)
+		require.Len(t, Changed(before, after), len(set)+len(unset))
+
+		slices.Reverse(doc)
+		require.Empty(t, Changed(before, marshal(t, doc)))
+		doc[n/2].Value = "other"
+		require.Equal(t, [][]byte{[]byte(doc[n/2].Key)}, Changed(before, marshal(t, doc)))
+	}
 }

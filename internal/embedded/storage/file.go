@@ -160,25 +160,66 @@ func (e *Event) encode() []byte {
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // openBolt opens or makes the file, with an error a user can act on.
-func openBolt(path string) (*bolt.DB, error) {
-	if st, err := os.Stat(path); err == nil && st.Size() > 0 {
-		if err := checkPages(path, st.Size()); err != nil {
-			return nil, err
+func openBolt(path string) (*bolt.DB, error) { return openBoltWith(path, os.OpenFile) }
+
+// openTries bounds how often openBoltWith begins again when the file was replaced.
+const openTries = 10
+
+// openBoltWith is openBolt with a function that opens the file before it is locked. While
+// it waits for the lock, Compact may put another file in its place: only the file that
+// has the name once the lock is held is the database.
+func openBoltWith(path string, openFile func(string, int, os.FileMode) (*os.File, error)) (*bolt.DB, error) {
+	for range openTries {
+		if st, err := os.Stat(path); err == nil && st.Size() > 0 {
+			if err := checkPages(path, st.Size()); err != nil {
+				return nil, err
+			}
 		}
+		var db *bolt.DB
+		var f *os.File
+		err := guard(path, func() (err error) {
+			db, err = bolt.Open(path, 0o600, &bolt.Options{
+				Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, NoFreelistSync: true,
+				OpenFile: func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
+					f, err = openFile(name, flag, mode)
+					return f, err
+				},
+			})
+			return err
+		})
+		if err != nil {
+			return nil, openError(path, err)
+		}
+		named, err := hasName(f, path)
+		switch {
+		case err != nil:
+			return nil, errors.Join(openError(path, err), db.Close())
+		case !named:
+			if err := db.Close(); err != nil {
+				return nil, openError(path, err)
+			}
+			continue
+		}
+		err = guard(path, func() error { return db.Update(func(tx *bolt.Tx) error { return prepare(path, tx) }) })
+		if err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+		return db, nil
 	}
-	var db *bolt.DB
-	err := guard(path, func() (err error) {
-		db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, NoFreelistSync: true})
-		return err
-	})
+	return nil, fmt.Errorf("file %s was replaced by another while it was opened, %d times", path, openTries)
+}
+
+// hasName reports whether path still leads to the open file.
+func hasName(f *os.File, path string) (bool, error) {
+	own, err := f.Stat()
 	if err != nil {
-		return nil, openError(path, err)
+		return false, err
 	}
-	err = guard(path, func() error { return db.Update(func(tx *bolt.Tx) error { return prepare(path, tx) }) })
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
+	now, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
 	}
-	return db, nil
+	return os.SameFile(own, now), err
 }
 
 // prepare makes the buckets of a new file, and refuses one of a newer version, or of

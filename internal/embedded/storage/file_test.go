@@ -273,6 +273,54 @@ func TestCompactKeepsEverythingButTheHoles(t *testing.T) {
 	require.Empty(t, problems)
 }
 
+// A server that starts while the file is compacted opens the old file, and gets its lock
+// when another file has the name.
+func TestFileThatWasCompactedWhileItWasOpenedIsOpenedAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	s := open(t, path)
+	require.NoError(t, insert(t, s, doc("old")))
+	require.NoError(t, s.Close())
+
+	opened := 0
+	compactBehind := func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		f, err := os.OpenFile(name, flag, mode)
+		if opened++; opened == 1 {
+			_, _, err := Compact(path)
+			require.NoError(t, err)
+		}
+		return f, err
+	}
+	db, err := openBoltWith(path, compactBehind)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Put([]byte("note"), []byte("kept")) }))
+	require.NoError(t, db.Close())
+	require.Equal(t, 2, opened)
+
+	db, err = openBolt(path)
+	require.NoError(t, err)
+	require.NoError(t, db.View(func(tx *bolt.Tx) error {
+		require.Equal(t, "kept", string(tx.Bucket(bucketMeta).Get([]byte("note"))))
+		return nil
+	}))
+	require.NoError(t, db.Close())
+	s = open(t, path)
+	require.Equal(t, 1, s.Snapshot().Collection("t.c").Len())
+}
+
+func TestFileThatIsReplacedAgainAndAgainIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	require.NoError(t, open(t, path).Close())
+	replaced := func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		f, err := os.OpenFile(name, flag, mode)
+		_, _, failed := Compact(path)
+		require.NoError(t, failed)
+		return f, err
+	}
+	_, err := openBoltWith(path, replaced)
+	require.ErrorContains(t, err, "was replaced by another while it was opened")
+	require.NoError(t, open(t, path).Close(), "it is not locked")
+}
+
 func TestValidateFindsWhatDoesNotFit(t *testing.T) {
 	s := open(t, "")
 	require.NoError(t, insert(t, s, doc(1), doc(2)))

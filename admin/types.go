@@ -68,7 +68,7 @@ func (a *Admin) sealType(ctx context.Context, t *model.TaskType) (*model.Callbac
 		if err != nil {
 			return nil, err
 		}
-		c = secret.Keep(c, stored.Options.Callback)
+		c = a.room.Secrets.Keep(c, stored.Options.Callback)
 	}
 	return a.room.Secrets.SealCallback("callback", c)
 }

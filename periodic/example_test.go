@@ -124,6 +124,22 @@ func ExampleSpecOf() {
 	// Output: ping http://shop.example/ping ***
 }
 
+// A service applies its rules at each start.
+func ExamplePeriodic_Apply() {
+	p, _ := openRules()
+	nightly := schedule.Spec{Name: "nightly", Enabled: new(true), Cron: "0 30 2 * * *", Timezone: "Europe/Berlin", Type: "report"}
+	for range 2 {
+		rule := must(p.Apply(background, nightly))
+		fmt.Println(rule.Status, rule.Version)
+	}
+	nightly.Cron = "0 30 3 * * *"
+	fmt.Println(must(p.Apply(background, nightly)).Version)
+	// Output:
+	// online 1
+	// online 1
+	// 2
+}
+
 func ExamplePeriodic_Enable() {
 	p, _ := openRules()
 	rule := must(p.Create(background, yearly))

@@ -2,6 +2,7 @@ package periodic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,12 +47,16 @@ func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule,
 // skipped (edited). Secrets given as "***" keep their stored values. A rule that had ended
 // because of EndAt or MaxRuns resumes if the edit gives it more ticks. s.Enabled enables or
 // disables it in the same write, like [Periodic.Enable] and [Periodic.Disable]. If it is false, a
-// rule that is already disabled keeps its note.
+// rule that is already disabled keeps its note. If s is the stored definition and Enabled changes
+// nothing, Update writes nothing and returns the stored rule: no tick is skipped (edited).
 // id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Update(ctx context.Context, id string, version int64, s schedule.Spec) (*schedule.Rule, error) {
 	return p.change(ctx, "changing", id, func(r *schedule.Rule, old *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if r.Version != version {
 			return nil, fmt.Errorf("%w: its version is %d, not %d", ErrChanged, r.Version, version)
+		}
+		if rulespec.Unchanged(p.secrets, s, r) {
+			return turned(r, old, s.Enabled, now), nil
 		}
 		sealed, err := rulespec.Seal(p.secrets, s, r)
 		if err != nil {
@@ -74,6 +79,43 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s sched
 		}
 		return tickplan.Edit(r, old, cal, edited, now), nil
 	})
+}
+
+// Apply makes the rule with this tenant and name what s defines: it creates the rule, updates it if
+// its definition differs, and otherwise writes nothing. Services call it when they start. If s.Enabled
+// is true, the write that stores a new rule also enables it. Any number of processes may call Apply at
+// once. Differences and secrets are as in [Periodic.Update].
+func (p *Periodic) Apply(ctx context.Context, s schedule.Spec) (*schedule.Rule, error) {
+	for range maxTries {
+		stored, err := p.Named(ctx, s.Tenant, s.Name)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			r, err := p.Create(ctx, s)
+			if !errors.Is(err, ErrExists) {
+				return r, err
+			}
+		case err != nil:
+			return nil, fmt.Errorf("applying the rule %s: %w", s.Name, err)
+		default:
+			r, err := p.Update(ctx, stored.ID, stored.Version, s)
+			if !errors.Is(err, ErrChanged) && !errors.Is(err, ErrNotFound) {
+				return r, err
+			}
+		}
+	}
+	return nil, fmt.Errorf("applying the rule %s: %d attempts conflicted with other changes", s.Name, maxTries)
+}
+
+// turned enables or disables the rule, if enabled (nil = leave it) says otherwise than it is.
+func turned(r *schedule.Rule, cal *calendar.Schedule, enabled *bool, now time.Time) *schedule.Rule {
+	switch {
+	case enabled == nil || *enabled == tickplan.Enabled(r):
+		return nil
+	case *enabled:
+		return tickplan.Enable(r, cal, now)
+	default:
+		return tickplan.Disable(r, cal, "", now)
+	}
 }
 
 // Enable makes the rule fire from now on. One record lists the ticks that it missed while it

@@ -137,8 +137,9 @@ func (r *applyingTypes) compare(_ context.Context, c *typeChange) error {
 		before.Version = 0
 	}
 	after.Version = 0
-	c.lines = append(form.Changes(before, after), form.SecretChanges("callback", old, t.Options.Callback)...)
-	_, err = r.box.SealCallback("callback", secret.Keep(t.Options.Callback, old))
+	kept := r.box.Keep(t.Options.Callback, old)
+	c.lines = append(form.Changes(before, after), form.SecretChanges("callback", old, kept)...)
+	_, err = r.box.SealCallback("callback", kept)
 	return err
 }
 

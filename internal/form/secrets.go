@@ -1,16 +1,17 @@
 package form
 
 import (
+	"slices"
+
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/safetext"
-	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 // SecretChanges say which secrets and which addresses of a callback a file changes where it
-// is not to be seen.
+// is not to be seen. now has what stays as it is stored, see [secret.Box.Keep].
 func SecretChanges(path string, old, now *model.Callback) []string {
-	return append(GivenSecrets(path+".security.keys", callbackKeys(now)), hiddenURLs(path, old, now)...)
+	return append(GivenSecrets(path+".security.keys", callbackKeys(old), callbackKeys(now)), hiddenURLs(path, old, now)...)
 }
 
 func callbackKeys(c *model.Callback) []callback.Key {
@@ -22,7 +23,6 @@ func callbackKeys(c *model.Callback) []callback.Key {
 
 // hiddenURLs says which addresses a file changes in what is not shown of them.
 func hiddenURLs(path string, old, now *model.Callback) (changes []string) {
-	now = secret.KeepURLs(now, old)
 	compare := func(name string, old, now *model.CallbackTarget) {
 		if old != nil && now != nil && old.URL != now.URL && safetext.URL(old.URL) == safetext.URL(now.URL) {
 			changes = append(changes, "+ "+path+"."+name+".url: what is not shown of it")
@@ -35,11 +35,11 @@ func hiddenURLs(path string, old, now *model.Callback) (changes []string) {
 	return changes
 }
 
-// GivenSecrets says which secrets a file sets: they cannot be compared with sealed ones.
-// What is not shown stays what it is.
-func GivenSecrets(path string, keys []callback.Key) (changes []string) {
-	for _, k := range keys {
-		if k.Secret != safetext.Hidden {
+// GivenSecrets says which secrets a file sets. now has those that stay as they are stored, see
+// [secret.Box.KeepKeys].
+func GivenSecrets(path string, old, now []callback.Key) (changes []string) {
+	for _, k := range now {
+		if !slices.Contains(old, k) {
 			changes = append(changes, "+ "+path+": a new secret for the key "+k.AccessKey)
 		}
 	}

@@ -125,15 +125,26 @@ func Lines[T any](f *T) (out []Line) {
 		case n.kind == list:
 			values := make([]string, len(n.items))
 			for i, item := range n.items {
-				values[i] = item.text
+				values[i] = item.scalar(true)
 			}
 			out = append(out, Line{path, "[" + strings.Join(values, ", ") + "]"})
 		default:
-			out = append(out, Line{path, n.text})
+			out = append(out, Line{path, n.scalar(false)})
 		}
 	}
 	walk("", write(f))
 	return out
+}
+
+// scalar is a value without parts, for people. Text that could be another value is quoted, and so is text that could
+// be two of a list.
+func (n *node) scalar(inList bool) string {
+	if n.kind != text || !json.Valid([]byte(n.text)) && !strings.HasPrefix(n.text, "[") && (!inList || !strings.Contains(n.text, ", ")) {
+		return n.text
+	}
+	var b bytes.Buffer
+	writeText(&b, n.text)
+	return b.String()
 }
 
 // Changes are what makes one form of another, a field a line; nil = nothing.

@@ -1,6 +1,7 @@
 package rulechange
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -29,7 +29,6 @@ func Spec(f *form.Rule) (schedule.Spec, error) {
 type Edit struct {
 	Stored  *schedule.Rule // nil = the rule is created
 	Spec    schedule.Spec  // what is written, as [Spec] returns it
-	sealed  schedule.Spec  // Spec with its secrets sealed, if it is an edit of the definition
 	lines   []string       // what changes of the definition
 	turn    *bool          // the rule is enabled or disabled; nil = it stays as it is
 	enabled *bool          // what the form says of it
@@ -42,36 +41,45 @@ func Of(f *form.Rule, stored *schedule.Rule, box *secret.Box, now time.Time) (e 
 		return Edit{}, err
 	}
 	e.Stored = stored
-	var before *form.Rule
-	var old *model.Callback
-	on := false
-	if stored != nil {
-		spec := periodic.SpecOf(stored)
-		before, old, on = form.RuleOf(&spec), stored.Task.Options.Callback, tickplan.Enabled(stored)
-	}
-	e.lines = append(form.Changes(before, form.RuleOf(&e.Spec)), form.SecretChanges("options.callback", old, e.Spec.Options.Callback)...)
-	for _, name := range rulespec.GivenInArgs(&e.Spec, stored) {
-		e.lines = append(e.lines, "+ args.headers: the secret of "+name)
-	}
-	if e.Spec.HTTP != nil {
-		e.lines = append(e.lines, form.GivenSecrets("http.keys", e.Spec.HTTP.Keys)...)
-		for _, name := range secret.GivenHeaders(e.Spec.HTTP.Headers) {
-			e.lines = append(e.lines, "+ http.headers: the secret of "+name)
-		}
-	}
-	if e.Edits() {
-		if e.sealed, err = rulespec.Seal(box, e.Spec, stored); err != nil {
+	if stored == nil || !rulespec.Unchanged(box, e.Spec, stored) {
+		e.lines = changes(e.Spec, stored, box)
+		sealed, err := rulespec.Seal(box, e.Spec, stored)
+		if err != nil {
 			return e, err
 		}
-		if err := rulespec.Check(&e.sealed, stored, now); err != nil {
+		if err := rulespec.Check(&sealed, stored, now); err != nil {
 			return e, err
 		}
 	}
+	on := stored != nil && tickplan.Enabled(stored)
 	e.enabled = f.Enabled
 	if wanted := e.enabled; wanted != nil && (*wanted != on || *wanted && e.Edits() && stored != nil && tickplan.Rests(stored)) { // it may have a new end
 		e.turn = wanted
 	}
 	return e, nil
+}
+
+// changes are the lines of an edit.
+func changes(s schedule.Spec, stored *schedule.Rule, box *secret.Box) []string {
+	var before *form.Rule
+	var old schedule.Spec
+	if stored != nil {
+		old = rulespec.Of(stored)
+		before = form.RuleOf(&old)
+	}
+	s, err := rulespec.Keep(box, s, stored)
+	if err != nil {
+		return nil // the edit is refused
+	}
+	lines := append(form.Changes(before, form.RuleOf(&s)), form.SecretChanges("options.callback", old.Options.Callback, s.Options.Callback)...)
+	if s.HTTP != nil {
+		lines = append(lines, form.GivenSecrets("http.keys", cmp.Or(old.HTTP, new(schedule.HTTPTarget)).Keys, s.HTTP.Keys)...)
+	}
+	field, names := rulespec.GivenHeaders(&s, stored)
+	for _, name := range names {
+		lines = append(lines, "+ "+field+": the secret of "+name)
+	}
+	return lines
 }
 
 // Edits says whether the definition changes.
@@ -106,18 +114,14 @@ func (e Edit) Rule(now time.Time) (*schedule.Rule, error) {
 // periodic.ErrChanged if the rule has another version by now, and periodic.ErrExists if there is
 // another one of its name.
 func (e Edit) Write(ctx context.Context, rules *periodic.Periodic) (*schedule.Rule, error) {
-	spec := e.sealed
+	spec := e.Spec
 	spec.Enabled = e.enabled // an edit says it also where it seems so already: somebody may have switched the rule since it was read
 	switch {
 	case e.Stored == nil:
 		return rules.Create(ctx, spec)
-	case e.Edits():
-		return rules.Update(ctx, e.Stored.ID, e.Stored.Version, spec)
-	case e.turn == nil:
+	case !e.Edits() && e.turn == nil:
 		return e.Stored, nil
-	case *e.turn:
-		return rules.Enable(ctx, e.Stored.ID, e.Stored.Version)
 	default:
-		return rules.Disable(ctx, e.Stored.ID, e.Stored.Version, "")
+		return rules.Update(ctx, e.Stored.ID, e.Stored.Version, spec)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/rulechange"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -110,4 +111,46 @@ func TestADefinitionSaysWhetherTheRuleIsEnabledThoughSomebodySwitchesIt(t *testi
 		require.Equal(t, f.Cron, after.Cron)
 		require.Equal(t, enabled, after.Status == schedule.StatusOnline, name)
 	}
+}
+
+// Secrets that a file gives are compared with the stored ones, wherever a rule has them.
+func TestARuleThatIsWrittenAgainWithItsSecretsIsUnchanged(t *testing.T) {
+	key := strings.Repeat("0a", 32)
+	box, err := secret.Parse("key", key)
+	require.NoError(t, err)
+	rules, err := periodic.New(periodic.Config{Database: testdb.New(t), SecretKey: key})
+	require.NoError(t, err)
+	written := func(word string) []*form.Rule {
+		headers := map[string]string{"authorization": "Bearer " + word}
+		keys := []form.CallbackKey{{AccessKey: "ak", Secret: word}}
+		return []*form.Rule{
+			{Name: "args", Cron: "@daily", Type: "t", Args: form.Value(`{"url": "http://h/", "headers": {"authorization": "` + word + `"}}`)},
+			{Name: "headers", Cron: "@daily", HTTP: &form.HTTPTarget{URL: "http://h/", Headers: headers}},
+			{Name: "keys", Cron: "@daily", HTTP: &form.HTTPTarget{URL: "http://h/", Keys: keys}},
+		}
+	}
+	for i, f := range written("swordfish") {
+		e, err := rulechange.Of(f, nil, box, time.Now())
+		require.NoError(t, err)
+		stored, err := e.Write(t.Context(), rules)
+		require.NoError(t, err)
+		e, err = rulechange.Of(f, stored, box, time.Now())
+		require.NoError(t, err)
+		require.Empty(t, e.Lines(), f.Name)
+		e, err = rulechange.Of(written("trout")[i], stored, box, time.Now())
+		require.NoError(t, err)
+		require.Len(t, e.Lines(), 1, f.Name)
+		require.NotContains(t, e.Lines()[0], "trout")
+	}
+}
+
+// What is written is what decides, not how it looks.
+func TestTextInThePlaceOfANumberIsAChange(t *testing.T) {
+	rules, err := periodic.New(periodic.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	stored, err := rules.Create(t.Context(), schedule.Spec{Name: "n", Cron: "@daily", Type: "t", Args: map[string]any{"n": 5}})
+	require.NoError(t, err)
+	e, err := rulechange.Of(&form.Rule{Name: "n", Cron: "@daily", Type: "t", Args: form.Value(`{"n": "5"}`)}, stored, nil, time.Now())
+	require.NoError(t, err)
+	require.Equal(t, []string{"- args.n: 5", `+ args.n: "5"`}, e.Lines())
 }

@@ -1,6 +1,7 @@
 package rulespec
 
 import (
+	"cmp"
 	"errors"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -11,31 +12,42 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// Seal returns the spec with its secrets sealed, as a rule stores them. Secrets that are
-// [safetext.Hidden] are taken from the stored rule; nil = none. Errors are model.ErrInvalid and
-// name the fields.
+// Seal returns the spec with its secrets sealed, as a rule stores them: see [Keep]. Errors are
+// model.ErrInvalid and name the fields.
 func Seal(box *secret.Box, s schedule.Spec, stored *schedule.Rule) (schedule.Spec, error) {
-	var old schedule.Spec
-	if stored != nil {
-		old = Of(stored)
-	}
-	var errs [4]error
-	s.Options.Callback, errs[0] = box.SealCallback("callback", secret.Keep(s.Options.Callback, old.Options.Callback))
+	s, kept := Keep(box, s, stored)
+	var errs [3]error
+	s.Options.Callback, errs[0] = box.SealCallback("callback", s.Options.Callback)
 	if s.HTTP != nil {
 		target := httptarget.Target(*s.HTTP)
-		if old.HTTP != nil {
-			target.Keys = secret.KeepKeys(target.Keys, old.HTTP.Keys)
-			target.Headers, errs[3] = secret.KeepHeaders("http.headers", target.Headers, old.HTTP.Headers, secret.Elsewhere(s.HTTP.URL, old.HTTP.URL))
-		}
-		if errs[2] = target.CheckHeaders("http"); errs[2] == nil && errs[3] == nil { // sealed ones cannot be judged
+		if errs[2] = target.CheckHeaders("http"); errs[2] == nil && kept == nil { // sealed ones cannot be judged
 			target.Headers, errs[2] = box.SealHeaders("http.headers", target.Headers)
 		}
 		target.Keys, errs[1] = box.SealKeys("http.keys", target.Keys)
 		s.HTTP = (*schedule.HTTPTarget)(&target)
-	} else {
-		s.Args, errs[3] = keptArgs(&s, stored)
 	}
-	return s, errors.Join(errs[:]...)
+	return s, errors.Join(append(errs[:], kept)...)
+}
+
+// Keep returns the spec with the secrets of the stored rule (nil = none) where they are
+// [safetext.Hidden] or given as they are. Errors are model.ErrInvalid and name the fields.
+func Keep(box *secret.Box, s schedule.Spec, stored *schedule.Rule) (schedule.Spec, error) {
+	var old schedule.Spec
+	if stored != nil {
+		old = Of(stored)
+	}
+	s.Options.Callback = box.Keep(s.Options.Callback, old.Options.Callback)
+	var err error
+	switch {
+	case s.HTTP == nil:
+		s.Args, err = keptArgs(&s, stored)
+	case old.HTTP != nil:
+		target := *s.HTTP
+		target.Keys = box.KeepKeys(target.Keys, old.HTTP.Keys)
+		target.Headers, err = box.KeepHeaders("http.headers", target.Headers, old.HTTP.Headers, secret.Elsewhere(target.URL, old.HTTP.URL))
+		s.HTTP = &target
+	}
+	return s, err
 }
 
 // keptArgs returns the arguments with the hidden credentials of their headers as they are stored.
@@ -52,18 +64,25 @@ func keptArgs(s *schedule.Spec, stored *schedule.Rule) (any, error) {
 	return plain(kept), err
 }
 
-// GivenInArgs names the headers whose credentials the spec's arguments give, if the stored rule has
-// others.
-func GivenInArgs(s *schedule.Spec, stored *schedule.Rule) []string {
-	args, err := codec.EncodeValue("args", s.Args, maxArgsBytes)
+// GivenHeaders names the headers whose credentials are not those of the stored rule, nil for none, and
+// the field that has them. The spec is one of [Keep].
+func GivenHeaders(kept *schedule.Spec, stored *schedule.Rule) (field string, names []string) {
+	if kept.HTTP != nil {
+		var old schedule.HTTPTarget
+		if stored != nil {
+			old = *cmp.Or(TargetOf(stored.Task), &old)
+		}
+		return "http.headers", secret.GivenHeaders(kept.HTTP.Headers, old.Headers)
+	}
+	args, err := codec.EncodeValue("args", kept.Args, maxArgsBytes)
 	if err != nil {
-		return nil // Build says what is wrong with them
+		return "", nil // Build says what is wrong with them
 	}
 	var old bson.RawValue
 	if stored != nil {
 		old = stored.Task.Args
 	}
-	return secret.GivenInArgs(args, old)
+	return "args.headers", secret.GivenInArgs(args, old)
 }
 
 // HideSecrets puts "***" in the place of the spec's secrets.

@@ -105,6 +105,22 @@ func (b *Box) reseal(value, bound string) (string, error) {
 	}
 }
 
+// kept returns the stored text of a secret that is [safetext.Hidden] or is given as it is stored, and
+// otherwise the given one. A secret that the first key has not sealed is not as it would be stored. A
+// box without a key compares only what is stored in the clear.
+func (b *Box) kept(given, stored, bound string) string {
+	if given == safetext.Hidden {
+		return stored
+	}
+	if b == nil || !strings.HasPrefix(stored, version+b.keys[0].id+".") {
+		return given
+	}
+	if plain, err := b.Open(stored, bound); err != nil || plain != given {
+		return given
+	}
+	return stored
+}
+
 // Open gives the secret back: [ErrNoKey], [ErrUnknownKey] or [ErrBroken] when it cannot.
 func (b *Box) Open(sealed, bound string) (string, error) {
 	if b == nil {

@@ -103,33 +103,27 @@ func Hidden(c *model.Callback) bool {
 
 func hidden(k callback.Key) bool { return k.Secret == safetext.Hidden }
 
-// Keep returns the callback with its hidden secrets and URLs as they are stored: secrets by their
-// access key, URLs where the given one is what is shown of the stored one.
-func Keep(c, stored *model.Callback) *model.Callback {
-	if !Hidden(c) {
-		return c
-	}
-	return withKeys(KeepURLs(c, stored), KeepKeys(keysOf(c), keysOf(stored)))
-}
-
-// KeepURLs is [Keep] for the URLs alone.
-func KeepURLs(c, stored *model.Callback) *model.Callback {
+// Keep returns the callback with the stored secrets and URLs where they are hidden or given as they
+// are: secrets by their access key, URLs where the given one is what is shown of the stored one.
+func (b *Box) Keep(c, stored *model.Callback) *model.Callback {
 	was := urlsOf(stored)
-	return withURLs(c, func(name, url string) string {
-		if s := was[name]; safetext.HidesPart(url) && url == safetext.URL(s) {
-			return s
-		}
-		return url
-	})
+	kept := withURLs(c, func(name, url string) string { return KeepURL(url, was[name]) })
+	return withKeys(kept, b.KeepKeys(keysOf(c), keysOf(stored)))
 }
 
-// KeepKeys is [Keep] for keys.
-func KeepKeys(keys, stored []callback.Key) []callback.Key {
+// KeepURL is [Box.Keep] for a URL.
+func KeepURL(url, stored string) string {
+	if safetext.HidesPart(url) && url == safetext.URL(stored) {
+		return stored
+	}
+	return url
+}
+
+// KeepKeys is [Box.Keep] for keys.
+func (b *Box) KeepKeys(keys, stored []callback.Key) []callback.Key {
 	return mapKeys(keys, func(_ int, k callback.Key) string {
-		for _, s := range stored {
-			if hidden(k) && s.AccessKey == k.AccessKey {
-				return s.Secret
-			}
+		if i := slices.IndexFunc(stored, func(s callback.Key) bool { return s.AccessKey == k.AccessKey }); i >= 0 {
+			return b.kept(k.Secret, stored[i].Secret, k.AccessKey)
 		}
 		return k.Secret
 	})

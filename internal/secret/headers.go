@@ -33,34 +33,40 @@ func HideHeaders(headers map[string]string) map[string]string {
 	return out
 }
 
-// GivenHeaders names the headers whose credentials are given and not [safetext.Hidden].
-func GivenHeaders(headers map[string]string) (names []string) {
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		if safetext.IsCredential(name) && headers[name] != safetext.Hidden {
+// GivenHeaders names the headers whose credentials are not the stored ones, see [Box.KeepHeaders].
+func GivenHeaders(kept, stored map[string]string) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		if was, there := storedHeader(name, stored); safetext.IsCredential(name) && (!there || kept[name] != was) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// KeepHeaders returns the headers with the hidden credentials as they are stored. other says what
-// would get them instead, such as "a new host"; "" = nothing. Then they must be given: whoever changes
-// where a credential goes must know it. field names the headers in errors, which are model.ErrInvalid.
-func KeepHeaders(field string, headers, stored map[string]string, other string) (map[string]string, error) {
+// KeepHeaders returns the headers with the stored credentials where they are hidden or given as they
+// are. other says what would get the hidden ones instead, such as "a new host"; "" = nothing. Then they
+// must be given: whoever changes where a credential goes must know it. field names the headers in
+// errors, which are model.ErrInvalid.
+func (b *Box) KeepHeaders(field string, headers, stored map[string]string, other string) (map[string]string, error) {
 	return mapHeaders(headers, func(name, value string) (string, error) {
-		if value != safetext.Hidden {
-			return value, nil
-		}
-		if other != "" {
+		if value == safetext.Hidden && other != "" {
 			return "", input.Invalid(field+"."+name, "is %q: give the secret itself for %s", value, other)
 		}
-		for n, kept := range stored {
-			if http.CanonicalHeaderKey(n) == http.CanonicalHeaderKey(name) {
-				return kept, nil
-			}
+		was, there := storedHeader(name, stored)
+		if !there {
+			return value, nil
 		}
-		return value, nil
+		return b.kept(value, was, http.CanonicalHeaderKey(name)), nil
 	})
+}
+
+func storedHeader(name string, stored map[string]string) (value string, there bool) {
+	for n, v := range stored {
+		if http.CanonicalHeaderKey(n) == http.CanonicalHeaderKey(name) {
+			return v, true
+		}
+	}
+	return "", false
 }
 
 // SealHeaders returns the headers with their credentials sealed, ready to be stored. A credential

@@ -29,7 +29,8 @@ func SkipTime() DrainOption { return func(d *drain) { d.skipTime = true } }
 func Within(limit time.Duration) DrainOption { return func(d *drain) { d.within = limit } }
 
 // With drains something else beside the tasks. With(flows.Drain) drains flows, so that their next
-// nodes start, and With(plans.Drain) plans. See [consumer.Consumer.Drain].
+// nodes start, With(plans.Drain) plans, and With(rules.Drain) periodic rules. See
+// [consumer.Consumer.Drain].
 func With(beside func(ctx context.Context, now time.Time) (next time.Time, worked bool, err error)) DrainOption {
 	return func(d *drain) { d.beside = append(d.beside, beside) }
 }

@@ -87,8 +87,12 @@ func New(cfg Config) (*Periodic, error) {
 		return nil, err
 	}
 	p := &Periodic{store: st, types: tasktypes.New(st), id: id, secrets: box, tracer: tracing.New(cfg.TracerProvider), log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}}
-	p.decider = decision.New(decision.Config[*schedule.Rule]{Store: st, Planner: planner{p}, Documents: st.Rules, Types: p.types, Log: p.log, Count: p.count, Begin: p.begin})
+	p.decider = p.newDecider()
 	return p, nil
+}
+
+func (p *Periodic) newDecider() *decision.Decider[*schedule.Rule] {
+	return decision.New(decision.Config[*schedule.Rule]{Store: p.store, Planner: planner{p}, Documents: p.store.Rules, Types: p.types, Log: p.log, Count: p.count, Begin: p.begin})
 }
 
 // count counts what a decision made of ticks.

@@ -34,7 +34,7 @@ func Handle(c *consumer.Consumer, deliver func(id string, m Mail) error) error {
 // Digest returns a rule that sends a mail to all subscribers on the schedule of cron.
 func Digest(cron string) schedule.Spec {
 	return schedule.Spec{
-		Name: "digest", Cron: cron, Timezone: "Europe/Berlin",
+		Name: "digest", Enabled: new(true), Cron: cron, Timezone: "Europe/Berlin",
 		Type: SendMail.Name(), Args: Mail{To: "subscribers@example.org", Subject: "What is new"},
 		Overlap: schedule.OverlapSkip, // no second digest while one is being sent
 	}

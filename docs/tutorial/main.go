@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -17,7 +18,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -57,7 +58,7 @@ func signUp(ctx context.Context, db *mongo.Database, address string) error {
 	return nil
 }
 
-// work runs a worker and a periodic engine until ctx ends.
+// work runs a worker and a periodic engine until ctx or one of them ends.
 func work(ctx context.Context, db *mongo.Database) error {
 	c, err := consumer.New(consumer.Config{Database: db})
 	if err != nil {
@@ -73,14 +74,15 @@ func work(ctx context.Context, db *mongo.Database) error {
 	if err != nil {
 		return err
 	}
-	rule, err := engine.Create(ctx, Digest("*/5 * * * * *")) // every five seconds
-	if err == nil {
-		_, err = engine.Enable(ctx, rule.ID, rule.Version)
-	}
-	if err != nil && !errors.Is(err, periodic.ErrExists) { // an earlier start stored it
+	if _, err := engine.Apply(ctx, Digest("*/5 * * * * *")); err != nil { // every five seconds
 		return err
 	}
-	ended := make(chan error, 1)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 2)
+	go func() { ended <- c.Run(ctx) }()
 	go func() { ended <- engine.Run(ctx) }()
-	return errors.Join(c.Run(ctx), <-ended)
+	err = <-ended
+	stop() // whichever ends first stops the other
+	return errors.Join(err, <-ended)
 }

@@ -81,6 +81,7 @@ func TestRulesAreAppliedListedShownAndDeleted(t *testing.T) {
 	age := regexp.MustCompile(`\((just now|\S+ ago)\)`) // passes between the two
 	require.Equal(t, age.ReplaceAllString(s.ok("periodic", "show", "nightly").stdout, ""), age.ReplaceAllString(s.ok("periodic", "show", shown.ID).stdout, ""), "by id, too")
 	s.fails(ExitNotFound, []string{"no such periodic rule", "without --tenant"}, "periodic", "show", "every hour")
+	s.fails(ExitNotFound, []string{"no such periodic rule", `--cron "0 0 2 * * *"`}, "periodic", "preview", "0 0 2 * * *")
 	require.Regexp(t, `(?m)^next +20\d\d-.*Z \(in `, s.ok("periodic", "show", "every hour", "--tenant", "acme").stdout)
 
 	require.Regexp(t, `^nightly  enabled, next 20\d\d-\d\d-\d\d 02:30:00-0[45]:00 \(in `, s.ok("periodic", "enable", "nightly").stdout)

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/internal/view"
+	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -34,6 +38,9 @@ func (r *rulesCommand) preview() *cobra.Command {
 					return err
 				}
 				if rule, err = r.find(cmd.Context(), c, args[0]); err != nil {
+					if errors.Is(err, periodic.ErrNotFound) && strings.Contains(args[0], " ") {
+						err = fmt.Errorf("%w; for a cron expression: periodic preview --cron %q", err, args[0])
+					}
 					return err
 				}
 				now = c.at

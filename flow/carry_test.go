@@ -3,10 +3,13 @@ package flow
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -361,6 +364,52 @@ func TestAPersonMayDecideInAProcessWithoutTheJoin(t *testing.T) {
 		d.e.Round(t.Context())
 		return d.get(doc).States[2].Status == graph.NodeReady
 	}, testdb.Patience, time.Millisecond)
+	require.Equal(t, model.StatusNew, d.task(doc, 2).Status)
+}
+
+// a is before b, and before c, whose join function is registered nowhere at first.
+func TestAJoinThatNoEngineHasStopsNoOtherNode(t *testing.T) {
+	off, log := &atomic.Int64{}, &strings.Builder{}
+	d := skipping(t, testdb.New(t), off)
+	d.f.log = zerolog.New(log)
+	s := graph.Spec{Key: "f", Nodes: []graph.NodeSpec{
+		{ID: "a", Type: "t", OnFailure: graph.Continue},
+		{ID: "b", Type: "t", After: []string{"a"}, OnFailure: graph.Continue, Join: graph.Join{Strategy: graph.AllEnded}},
+		{ID: "c", Type: "t", After: []string{"a"}, Join: graph.Join{Strategy: graph.Custom, Custom: "nobody"}},
+		{ID: "d", Type: "t", After: []string{"b", "c"}, Join: graph.Join{Strategy: graph.AllEnded}},
+	}}
+	doc, err := d.f.Start(t.Context(), s)
+	require.NoError(t, err)
+	is := func() (out []graph.NodeStatus) {
+		for _, st := range d.get(doc).States {
+			out = append(out, st.Status)
+		}
+		return out
+	}
+	d.cancels(doc, 0)
+	require.Equal(t, []graph.NodeStatus{graph.NodeError, graph.NodeReady, graph.NodeWait, graph.NodeWait}, is())
+	d.cancels(doc, 1)
+	require.Equal(t, graph.NodeError, is()[1])
+	require.Empty(t, log.String(), "another engine may have it")
+	left := d.get(doc)
+	off.Add(int64(decision.Slow))
+	for range 3 {
+		d.e.Round(t.Context())
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "\n"))
+	require.Contains(t, log.String(), `"flow_id":"-/f","node":"c","join":"nobody","message":"no engine has called the join function of this node`)
+	require.Equal(t, left.Rev, d.get(doc).Rev)
+	off.Add(int64(time.Hour))
+	d.e.Round(t.Context())
+	rare := d.get(doc).DueAt
+	require.True(t, rare.After(d.f.store.Clock.Now()), "it is looked at again later")
+
+	d.f.joins["nobody"] = func([]flowplan.Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
+		return graph.NodeReady, bson.RawValue{}, nil
+	}
+	off.Add(int64(rare.Sub(d.f.store.Clock.Now())))
+	d.e.Round(t.Context())
+	require.Equal(t, graph.NodeReady, is()[2])
 	require.Equal(t, model.StatusNew, d.task(doc, 2).Status)
 }
 

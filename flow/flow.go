@@ -45,7 +45,7 @@ type Config struct {
 	// keys are refused.
 	SecretKey string
 	// Joins are the custom joins, by the ids that nodes use. An engine that lacks a join leaves the
-	// flow to other engines and logs the id. Defaults to none.
+	// node to other engines, and logs the id if none calls it. Defaults to none.
 	Joins map[string]JoinFunc
 	// OnPending is called when a node begins to wait for a person, after its status was stored. Nodes that
 	// are PENDING only because another one is cause no call. Any engine may call it, and it may be called
@@ -92,6 +92,7 @@ type Flows struct {
 	memory  memory // of the engine
 
 	gathered gathered
+	lacking  clock.Seldom // of which flows it has logged a join that it does not have
 }
 
 // New makes Flows and checks the configuration. It does no I/O.

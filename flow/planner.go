@@ -107,14 +107,27 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 	}
 	answers := make([]decision.Answer[*graph.Flow], len(cases))
 	for i, m := range made {
+		c := &cases[i]
 		p.memory.keep(cmp.Or(m.after, m.flow), m.known)
-		answers[i] = decision.Answer[*graph.Flow]{After: m.after, Changed: m.err == nil && m.after != m.flow, Told: len(cases[i].Ends), Err: m.err}
+		if lacks := (*flowplan.NoJoinError)(nil); errors.As(m.err, &lacks) {
+			p.lacks(c.Doc, lacks, now)
+			m.after, m.err = m.flow, nil
+		}
+		answers[i] = decision.Answer[*graph.Flow]{After: m.after, Changed: m.err == nil && m.after != m.flow, Told: len(c.Ends), Err: m.err}
 	}
 	// Nodes that cannot be read now, or are too many, do not keep the ends of other flows waiting.
 	if err := errors.Join(p.linkDue(ctx, cases, answers, now), p.linkDry(ctx, answers, now)); err != nil {
 		p.log.Warn().Err(err).Msg("could not read nodes of streams to link; retrying")
 	}
 	return answers, nil
+}
+
+// lacks tells the operator of a custom join that this process does not have, unless an engine that has it may still have
+// its turn.
+func (p planner) lacks(doc *graph.Flow, e *flowplan.NoJoinError, now time.Time) {
+	if now.Sub(doc.DueAt) >= decision.Slow && p.lacking.Again(doc.ID, p.store.Local()) {
+		p.log.Warn().Str("flow_id", doc.ID).Str("node", e.Node).Str("join", e.Join).Msg("no engine has called the join function of this node, and this process does not have it; other nodes are not affected")
+	}
 }
 
 // endsOf are the ends of tasks as the planner of flows sees them. One of a node that the flow does

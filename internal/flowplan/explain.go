@@ -55,7 +55,7 @@ func Explain(f *graph.Flow, node int) []string {
 	}
 	out = append(out, "It starts when "+wants(f, v)+".")
 	if !st.DueAt.IsZero() {
-		out = append(out, "An engine that has this function calls it within seconds; one must run.")
+		out = append(out, "An engine that has this function calls it within two minutes; one must run.")
 	}
 	var open, pending []string
 	for _, at := range v.After {

@@ -32,7 +32,8 @@ type Parent struct {
 	Output bson.RawValue // of a parent that succeeded
 }
 
-// NoJoinError is the error of a process that does not have a custom join. Another process may have it.
+// NoJoinError is the error of a process that does not have a custom join, if there is nothing else to decide. Another
+// process may have it.
 type NoJoinError struct{ Flow, Node, Join string }
 
 func (e *NoJoinError) Error() string {

@@ -42,17 +42,17 @@ func (l *live) again(i int) {
 	l.decide(func(in *Inputs) (*graph.Flow, error) { return Ended(l.f, []End{e}, in, l.now) })
 }
 
-// byPerson makes the decision of a person, who may use a process without the custom join. An engine that has it goes on.
-func (l *live) byPerson(do func(in *Inputs) (*graph.Flow, error)) {
+// anywhere makes a decision in any process, perhaps one without the custom join. An engine that has it goes on.
+func (l *live) anywhere(do func(in *Inputs) (*graph.Flow, error)) {
 	if l.r.IntN(2) == 0 {
 		l.decide(do)
 		return
 	}
 	l.decide(func(in *Inputs) (*graph.Flow, error) {
 		joins := in.Joins
-		in.Joins, in.Person = nil, true
+		in.Joins = nil
 		after, err := do(in)
-		in.Joins, in.Person = joins, false
+		in.Joins = joins
 		if err != nil || !in.Ready() || after.DueAt.IsZero() || after.DueAt.After(l.now) {
 			return after, err
 		}
@@ -67,7 +67,7 @@ func (l *live) byPerson(do func(in *Inputs) (*graph.Flow, error)) {
 
 func (l *live) resolve(i int, status graph.NodeStatus) {
 	l.said[i] = status
-	l.byPerson(func(in *Inputs) (*graph.Flow, error) { return Resolve(l.f, i, status, "by hand", in, l.now) })
+	l.anywhere(func(in *Inputs) (*graph.Flow, error) { return Resolve(l.f, i, status, "by hand", in, l.now) })
 }
 
 // resolveAlone resolves a node of a flow that is over, where nothing else changes.
@@ -101,7 +101,7 @@ func (l *live) retry(i int) {
 	if l.said[i] = graph.NodeReady; l.f.Nodes[i].Ask != nil {
 		l.said[i] = graph.NodePending
 	}
-	l.byPerson(func(in *Inputs) (*graph.Flow, error) { return RetryFrom(l.f, i, in, l.now) })
+	l.anywhere(func(in *Inputs) (*graph.Flow, error) { return RetryFrom(l.f, i, in, l.now) })
 }
 
 // named are the nodes that a person can resolve, as the explanation of a PENDING node says: the first ten

@@ -301,7 +301,7 @@ func (l *live) goOn() bool {
 	if len(ends) == 0 && l.f.DueAt.After(l.now) {
 		return true
 	}
-	l.decide(func(in *Inputs) (*graph.Flow, error) { return Ended(l.f, ends, in, l.now) })
+	l.anywhere(func(in *Inputs) (*graph.Flow, error) { return Ended(l.f, ends, in, l.now) })
 	for k := range ends {
 		require.False(l, l.runs[ends[k].Node] && ends[k].Status == model.StatusCancelled, "the flow of node %d runs although its task is Cancelled", ends[k].Node)
 		ends = append(ends, End{Node: ends[k].Node, Life: ends[k].Life - 1, Status: model.StatusSuccess})

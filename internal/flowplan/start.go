@@ -111,21 +111,40 @@ func (s *step) fail(i int, why error) {
 	s.end(End{Node: i, Status: model.StatusFailure, ErrorInfo: reason})
 }
 
-// timesUp ends the nodes whose time has come, and has those judged whose joins were left to an engine. One that does not
-// have such a join decides what else there is; alone says that so far there is nothing else.
+// timesUp ends the nodes whose time has come, and has those judged whose joins were left to this engine. alone says that
+// so far nothing else is to be decided.
 func (s *step) timesUp(alone bool) {
-	var left []int
+	lacking := -1
 	for i := range s.States {
-		switch at := s.States[i].DueAt; {
-		case at.IsZero() || at.After(s.now):
-		case s.States[i].Status == graph.NodeReady:
+		st := &s.States[i]
+		switch late := s.now.Sub(st.DueAt); {
+		case st.DueAt.IsZero() || late < 0:
+			continue
+		case st.Status == graph.NodeReady:
 			s.settle(i, graph.NodeSuccess, "")
-			alone = false
+		case s.in.Joins[s.Nodes[i].Custom] != nil:
+			s.dirty[i] = true
+		case late >= leftTurns: // no engine has it
+			st.DueAt = s.now.Add(leftPause)
 		default:
-			left = append(left, i)
+			lacking = i
+			continue
 		}
+		alone = false
 	}
-	for _, i := range left {
-		s.dirty[i] = s.dirty[i] || alone || s.in.Joins[s.Nodes[i].Custom] != nil
+	if alone && lacking >= 0 {
+		s.err = &NoJoinError{Flow: s.ID, Node: s.Nodes[lacking].ID, Join: s.Nodes[lacking].Custom}
+	}
+}
+
+// A join that this process does not have is due for leftTurns, so that each engine has its turn. That is longer than a
+// join may fail, see [Inputs.Impatient]. Then it is due again after leftPause: engines read what is due at each look.
+const leftTurns, leftPause = 2 * time.Minute, 2 * time.Minute
+
+// leave leaves the join of a node to engines that have it. Turns that they have already go on.
+func (s *step) leave(i int) {
+	s.set(i, graph.NodeWait, "")
+	if st := &s.States[i]; st.DueAt.IsZero() || st.DueAt.After(s.now) {
+		st.DueAt = s.now
 	}
 }

@@ -42,14 +42,11 @@ type Inputs struct {
 	Gone map[Life]bool
 	// Taken is what conditions said of outputs; decisions add to it. nil = nobody remembers that.
 	Taken map[Edge]bool
-	// Joins are the registered functions.
+	// Joins are the registered functions. A node whose join is not among them waits, and is due for engines that have it.
 	Joins map[string]JoinFunc
 	// Impatient says that joins have failed for long, or that a person decides: a node whose join fails
 	// becomes PENDING.
 	Impatient bool
-	// Person says that a person decides, from whichever process is at hand: a node whose join that does not have is due
-	// for engines that do.
-	Person bool
 }
 
 // Life is a life of a node: its place in the flow, and how often a person had restarted it.
@@ -170,7 +167,8 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 		st.At, st.DueAt = s.now, time.Time{}
 	}
 	st.Status, st.Reason = status, reason
-	if status == graph.NodeReady || status.Final() && !s.Closed { // its join is asked no more: a new life begins with the first value
+	cut := s.Closed && status == graph.NodeSkipped // it may go on, see cutOff
+	if status == graph.NodeReady || status.Final() && !cut { // its join is asked no more: a new life begins with the first value
 		st.Context = bson.RawValue{}
 	}
 	if s.plan(i, ""); (news || hung) && Root(st) {
@@ -338,9 +336,8 @@ func (s *step) decide(i int) {
 		s.plan(i, DoAbort)
 		return
 	}
-	if lacks := (*NoJoinError)(nil); s.in.Person && errors.As(err, &lacks) {
-		s.set(i, graph.NodeWait, "")
-		st.DueAt = s.now
+	if lacks := (*NoJoinError)(nil); errors.As(err, &lacks) {
+		s.leave(i)
 		return
 	}
 	if err != nil {

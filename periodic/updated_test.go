@@ -12,7 +12,7 @@ import (
 )
 
 func TestUpdatedAtIsTheTimeOfTheLastChangeByAPerson(t *testing.T) {
-	w := newWorld(t, schedule.Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxRuns: 3})
+	w := newWorld(t, schedule.Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxRuns: 3, CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull}})
 	changed := func(after *schedule.Rule) {
 		t.Helper()
 		w.decide(after)

@@ -34,8 +34,9 @@ const (
 	defaultWindow     = 24 * time.Hour
 	defaultRunDays    = 90 * 24 * time.Hour
 
-	// MissedAfter is how late a tick may be decided and still count as on time (seed 003:
-	// ten polls of a second).
+	// MissedAfter is how late a tick may be decided and still count as in time. An engine that
+	// stalls, or whose successor must first notice that it is gone, has missed nothing. Seed 003
+	// counts a tick as lost that no poll of a second sees.
 	MissedAfter = 10 * time.Second
 )
 
@@ -170,7 +171,8 @@ func (d *decision) after() time.Time {
 func BeforeStart(start time.Time) time.Time { return start.Add(-1) }
 
 // caughtUp says for each due tick whether it is to run: those in time, and of those that
-// were missed as many as the rule catches up.
+// were missed as many as the rule catches up. After an outage, NONE and COMPACT run the newest
+// of those in time alone: nobody wants the last ten seconds of it at once.
 func (d *decision) caughtUp(due []time.Time) []bool {
 	runs := make([]bool, len(due))
 	missed := 0
@@ -180,14 +182,13 @@ func (d *decision) caughtUp(due []time.Time) []bool {
 		}
 	}
 	allowed := 0
-	switch d.CatchUp.Mode {
-	case schedule.CatchUpCompact:
-		allowed = 1
-		if missed < len(due) {
-			allowed = 0 // the one in time stands for all
-		}
-	case schedule.CatchUpFull:
+	switch mode, last := d.CatchUp.Mode, len(due)-1; {
+	case mode == schedule.CatchUpFull:
 		allowed = cmp.Or(d.CatchUp.Cap, defaultCap)
+	case missed > 0 && missed <= last: // the newest stands for all
+		clear(runs[:last])
+	case mode == schedule.CatchUpCompact:
+		allowed = 1
 	}
 	oldest := d.now.Add(-cmp.Or(d.CatchUp.Window, defaultWindow))
 	for i := missed - 1; i >= 0 && allowed > 0 && !due[i].Before(oldest); i-- {

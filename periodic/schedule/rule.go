@@ -128,7 +128,7 @@ const (
 	ConcurrencyParallel ConcurrencyPolicy = "PARALLEL" // runs despite the limit
 )
 
-// CatchUp configures what happens to ticks that no engine decided in time.
+// CatchUp configures what happens to ticks that no engine decided in time, which is within ten seconds.
 type CatchUp struct {
 	Mode   CatchUpMode   `bson:"mode,omitempty"`
 	Window time.Duration `bson:"window_ms,omitempty"` // older ticks are skipped; 0 = a day
@@ -140,8 +140,8 @@ type CatchUpMode string
 
 // The modes; "" is NONE.
 const (
-	CatchUpNone    CatchUpMode = "NONE"    // no missed tick
-	CatchUpCompact CatchUpMode = "COMPACT" // one run, for the newest missed tick
+	CatchUpNone    CatchUpMode = "NONE"    // no missed tick; of those in time after it, the newest
+	CatchUpCompact CatchUpMode = "COMPACT" // one run, for the newest due tick
 	CatchUpFull    CatchUpMode = "FULL"    // each missed tick, within window and cap
 )
 

@@ -49,7 +49,8 @@ type Delivery struct {
 
 // Body is what a callback says of the end of a task, of a flow, or of a plan.
 type Body struct {
-	// Ext holds the task's arguments. Seed 000 names them ext; they are not the ext of a periodic rule.
+	// Ext holds the task's arguments, which seed 000 names ext, with *** for credentials. For the HTTP
+	// target of a periodic rule it is the ext of the rule.
 	Ext json.RawMessage `json:"ext"`
 	// Result is the result of a success.
 	Result json.RawMessage `json:"result,omitempty"`

@@ -7,9 +7,12 @@ import (
 	"net/http"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	wire "github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
+	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -80,8 +83,18 @@ func (d *Deliverer) Deliver(ctx context.Context, args lifecycle.DeliveryArgs) (h
 		return httpcall.Answer{}, err
 	}
 	return d.call(ctx, target, security, message{
-		id: lifecycle.DeliveryKey(life.ID, life.Generation), body: lifecycle.CallbackBody(life), header: http.Header{wire.TaskHeader: {httpcall.Escape(life.ID)}},
+		id: lifecycle.DeliveryKey(life.ID, life.Generation), body: lifecycle.CallbackBody(life, extOf(life)), header: http.Header{wire.TaskHeader: {httpcall.Escape(life.ID)}},
 	})
+}
+
+// extOf is the ext that a receiver gets: the task's arguments as the API shows them, without
+// credentials. The arguments of a rule's HTTP call are its target, so the receiver gets the ext of
+// the rule instead.
+func extOf(life *model.Task) bson.RawValue {
+	if o := life.Origin; life.Type == httptarget.TaskType && o != nil && o.Tick != nil {
+		return o.Tick.Ext
+	}
+	return secret.HideArgs(life.Args)
 }
 
 // flow calls the receiver of an event of a flow.

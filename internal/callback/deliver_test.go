@@ -69,11 +69,17 @@ func (b *bench) ended(key string, c *model.Callback, out lifecycle.Outcome) *mod
 // handler say.
 func (b *bench) endedBy(key string, own model.Options, said *model.Options, out lifecycle.Outcome) *model.Task {
 	b.t.Helper()
-	ctx := b.t.Context()
 	args, err := codec.EncodeJSON("args", []byte(`{"order": 17, "<": "&\u0000"}`), input.MaxArgsBytes)
 	require.NoError(b.t, err)
-	task := lifecycle.NewTask(lifecycle.Draft{Type: "order", Key: key, Args: args, Options: own}, b.store.Clock.Now())
-	_, err = b.store.Tasks.Insert(ctx, []*model.Task{task})
+	return b.endedOf(lifecycle.Draft{Type: "order", Key: key, Args: args, Options: own}, said, out)
+}
+
+// endedOf is [bench.endedBy] for any task.
+func (b *bench) endedOf(draft lifecycle.Draft, said *model.Options, out lifecycle.Outcome) *model.Task {
+	b.t.Helper()
+	ctx := b.t.Context()
+	task := lifecycle.NewTask(draft, b.store.Clock.Now())
+	_, err := b.store.Tasks.Insert(ctx, []*model.Task{task})
 	require.NoError(b.t, err)
 	_, after, err := b.store.Tasks.Change(ctx, task.ID, func(t *model.Task) (*model.Task, error) {
 		now, layers := b.store.Clock.Now(), []model.Options{t.Options}

@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"internal/secret":      {"core"},
 	"internal/httpcall":    {"core", "internal/secret"},
 	"internal/httptarget":  {"core", "internal/httpcall"},
-	"internal/callback":    {"core", "internal/store", "internal/outcome", "internal/secret", "internal/httpcall"},
+	"internal/callback":    {"core", "internal/store", "internal/outcome", "internal/secret", "internal/httpcall", "internal/httptarget"},
 
 	// The binary.
 	"internal/mql/...":      {"internal/mql/..."},

@@ -180,11 +180,11 @@ func DeliverNow(t *model.Task, eff Effective, now time.Time) *model.Task {
 	return c
 }
 
-// CallbackBody is what the receiver is sent, as seed 000 says: of a success the arguments
-// and the result, of a failure the task's id, the last error and the arguments. The body of a
-// Pending task is that of a failure and its status, which tells the two apart. It is the same
-// whenever it is made.
-func CallbackBody(t *model.Task) []byte {
+// CallbackBody is what the receiver is sent, as seed 000 says: of a success ext and the
+// result, of a failure the task's id, the last error and ext. The body of a Pending task is
+// that of a failure and its status, which tells the two apart. It is the same whenever it is
+// made.
+func CallbackBody(t *model.Task, ext bson.RawValue) []byte {
 	b := []byte(`{`)
 	if !t.Status.Succeeded() {
 		b = codec.AppendJSONString(append(b, `"task_id":`...), t.ID)
@@ -195,7 +195,7 @@ func CallbackBody(t *model.Task) []byte {
 		b = append(b, ',')
 	}
 	b = append(b, `"ext":`...)
-	b = append(b, codec.ValueJSON(t.Args)...)
+	b = append(b, codec.ValueJSON(ext)...)
 	if t.Status.Succeeded() {
 		b = append(b, `,"result":`...)
 		b = append(b, codec.ValueJSON(t.Result)...)

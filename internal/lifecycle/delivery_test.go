@@ -92,7 +92,7 @@ func TestTheBodyOfACallbackIsThatOfTheSeed(t *testing.T) {
 		{model.Task{ID: "-/t/\"k\"", Status: model.StatusFailure, Args: value(`1`), ErrorInfo: "line\nbreak", Result: value(`2`)},
 			`{"task_id":"-/t/\"k\"","error_info":"line\nbreak","ext":1}`},
 	} {
-		require.Equal(t, c.want, string(CallbackBody(&c.task)))
+		require.Equal(t, c.want, string(CallbackBody(&c.task, c.task.Args)))
 	}
 }
 

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/mscheduler/mscheduler/model"
@@ -103,6 +104,9 @@ func overlay(o *model.Options, r *model.Retry, layers []model.Options) {
 				r.Strategy, r.MaxErrors = model.RetryNone, &noErrors
 			}
 		default:
+			if len(l.Retry.Sequence) > 0 { // delays alone name their strategy
+				first(&r.Strategy, cmp.Or(l.Retry.Strategy, model.RetrySequence))
+			}
 			first(&r.Strategy, l.Retry.Strategy)
 			first(&r.MaxErrors, l.Retry.MaxErrors)
 		}

@@ -110,13 +110,29 @@ func claimable(s model.Status) bool {
 	return s == model.StatusNew || s == model.StatusError || s == model.StatusExecuting
 }
 
-// spent says whether no further execution may begin: too many errors or lapses, or a
-// handler that said a retry is useless.
+// spent says whether no further execution may begin: too many errors or lapses, a
+// handler that said a retry is useless, or too few of the named workers that may still run it.
 func spent(t *model.Task, eff Effective) bool {
-	if t.ErrorCount > *eff.Retry.MaxErrors || t.LapseCount > eff.MaxLapses {
+	if t.ErrorCount > *eff.Retry.MaxErrors || t.LapseCount > eff.MaxLapses || tooFewLeft(t, eff) {
 		return true
 	}
 	return slices.ContainsFunc(t.WorkerStates, func(w model.WorkerState) bool { return failkind.Final(w.FailKind) })
+}
+
+// tooFewLeft says whether named workers have reached max_errors_per_worker, so that the others are
+// fewer than the task still wants. Without names another worker may always come.
+func tooFewLeft(t *model.Task, eff Effective) bool {
+	left, exhausted := 0, false
+	for _, id := range t.Options.SpecificWorkerIDs {
+		switch {
+		case holdsOrDone(t, id):
+		case eff.MaxErrorsPerWorker > 0 && errorsOf(t, id) >= eff.MaxErrorsPerWorker:
+			exhausted = true
+		default:
+			left++
+		}
+	}
+	return exhausted && left < Wanted(t)-Successes(t)-OpenExecutions(t)
 }
 
 // lapseAt is the earliest lease among the open executions.

@@ -88,13 +88,16 @@ func Compact(path string) (before, after int64, err error) {
 		return 0, 0, fmt.Errorf("compact %s: %w", path, err)
 	}
 	path = file
-	st, err := os.Stat(path)
-	if err != nil {
+	if _, err := os.Stat(path); err != nil { // openBolt would make it
 		return 0, 0, err
 	}
 	src, err := openBolt(path)
 	if err != nil {
 		return 0, 0, err
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return 0, 0, errors.Join(err, src.Close())
 	}
 	temp := path + ".compact"
 	defer func() {
@@ -111,8 +114,14 @@ func Compact(path string) (before, after int64, err error) {
 	err = guard(path, func() error { return bolt.Compact(dst, src, txSize) })
 	err = errors.Join(err, dst.Sync(), dst.Close())
 	if err == nil {
+		err = passOn(st, temp)
+	}
+	if err == nil {
 		// The old one is locked until the new one has its place.
 		err = os.Rename(temp, path)
+	}
+	if err == nil {
+		err = syncPath(filepath.Dir(path))
 	}
 	if err = errors.Join(err, src.Close()); err != nil {
 		return 0, 0, fmt.Errorf("compact %s: %w", path, err)
@@ -122,4 +131,16 @@ func Compact(path string) (before, after int64, err error) {
 		return 0, 0, err
 	}
 	return st.Size(), now.Size(), nil
+}
+
+// passOn gives a new file the owner and the mode of the old one: whoever could open that
+// must be able to open this.
+func passOn(old os.FileInfo, path string) error {
+	if err := chownAs(old, path); err != nil {
+		return fmt.Errorf("give the new file the owner of the old one, which stays as it is: %w", err)
+	}
+	if err := os.Chmod(path, old.Mode()); err != nil { // after chown, which may clear bits
+		return err
+	}
+	return syncPath(path)
 }

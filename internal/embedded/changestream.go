@@ -30,6 +30,7 @@ const (
 	tokenMark       tokenKind = iota // everything up to the time
 	tokenEvent                       // the event of that time
 	tokenInvalidate                  // the end of the stream which that event meant
+	tokenStart                       // what the client named as its start; nothing was seen yet
 )
 
 func (p position) token() bson.Raw {
@@ -42,10 +43,22 @@ func decodeToken(v bson.RawValue) (p position, err error) {
 	data, _ := value.Lookup(doc, "_data")
 	text, _ := data.StringValueOK()
 	b, err := hex.DecodeString(text)
-	if err != nil || len(b) != 9 || b[8] > byte(tokenInvalidate) {
+	if err != nil || len(b) != 9 || b[8] > byte(tokenStart) {
 		return p, mongoerr.New(mongoerr.InvalidResumeToken, "Bad resume token")
 	}
 	return position{binary.BigEndian.Uint64(b), tokenKind(b[8])}, nil
+}
+
+// isIn reports whether the log may have given this position. A file that was restored
+// from a copy lacks what came after the copy: who saw that must not go on as if it had been here.
+func (p position) isIn(log *storage.Log) bool {
+	switch p.kind {
+	case tokenMark:
+		return log.HasEnded(p.ts)
+	case tokenEvent, tokenInvalidate:
+		return log.HasEvent(p.ts)
+	}
+	return true
 }
 
 // tail is an open change stream. It holds nothing between two batches: what it
@@ -90,7 +103,7 @@ func (t *tail) parse(spec bson.Raw) (given bool, err error) {
 			if !ok {
 				return false, mongoerr.New(mongoerr.TypeMismatch, "BSON field '$changeStream.startAtOperationTime' is the wrong type")
 			}
-			t.at = position{t.s.store.Log().Since(max(uint64(sec)<<32+uint64(i), 1) - 1), tokenMark}
+			t.at = position{t.s.store.Log().Since(max(uint64(sec)<<32+uint64(i), 1) - 1), tokenStart}
 			starts++
 		case "fullDocument":
 			t.lookup = mode == "updateLookup"
@@ -163,6 +176,9 @@ func (t *tail) start(given bool) error {
 		t.at = position{log.Last(), tokenMark}
 	}
 	t.upTo = t.at.ts
+	if !t.at.isIn(log) {
+		return mongoerr.New(mongoerr.ChangeStreamFatalError, "cannot resume stream; the resume token was not found. %s", t.token())
+	}
 	if t.at.kind == tokenEvent {
 		// A stream that ended with this event must tell so again.
 		events, _, err := log.After(t.at.ts-1, t.waiter, 1)

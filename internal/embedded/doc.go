@@ -36,7 +36,8 @@
 //	              across restarts; causal consistency, since all is read at the newest state;
 //	              a connection that ends takes the transaction along that it served last
 //	streams       of a collection or a database; $match and $project behind; updateLookup;
-//	              resumeAfter, startAfter, startAtOperationTime; 286 when the log was cut;
+//	              resumeAfter, startAfter, startAtOperationTime; 286 when the log was cut,
+//	              280 for a token of what this file never had;
 //	              updateDescription has the paths written to (package mql/query, Describe)
 //	limits        16 MB a document, 48 MB a message, 100,000 statements, 64 indexes,
 //	              10,000 cursors that hold 256 MB of results (Options.CursorBytes),

@@ -122,7 +122,8 @@ func (s *Store) loadLog(tx *bolt.Tx) error {
 	if v := meta.Get(keyFloor); v != nil {
 		s.log.floor = binary.BigEndian.Uint64(v)
 	}
-	s.lastTS = s.log.last
+	// If this file is a copy, what followed it elsewhere must not have the times of what follows here.
+	s.lastTS = max(s.log.last, s.fineTime())
 	s.file.floor, s.file.trimmed = s.log.floor, s.log.floor
 	return tx.Bucket(bucketLog).ForEach(func(k, v []byte) error {
 		var entry logEntry

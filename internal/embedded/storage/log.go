@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"strings"
@@ -192,6 +193,26 @@ func (l *Log) After(ts uint64, w *Waiter, limit int) (events []*Event, upTo uint
 		w.from, w.clear = from, upTo
 	}
 	return events, upTo, nil
+}
+
+// HasEvent reports whether the log has an event of exactly that time. Of what is before
+// its floor it cannot say.
+func (l *Log) HasEvent(ts uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hasEvent(ts)
+}
+
+func (l *Log) hasEvent(ts uint64) bool {
+	_, found := slices.BinarySearchFunc(l.events, ts, func(e *Event, ts uint64) int { return cmp.Compare(e.TS, ts) })
+	return found || ts <= l.floor
+}
+
+// HasEnded reports whether the log ended at that time once: with an event, or as a new log.
+func (l *Log) HasEnded(ts uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hasEvent(ts) || ts == l.last || ts == l.floor+1 // a new log's last time is above its floor
 }
 
 // append makes events visible and returns how far it cut the log off.

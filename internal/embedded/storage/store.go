@@ -99,11 +99,9 @@ func Open(opt Options) (*Store, error) {
 		}
 	}
 	// Tokens of an earlier life in memory, or in another file, must not look as if
-	// they were followed, also if it ended in this second: no life has an event each
-	// nanosecond.
+	// they were followed, also if it ended in this second.
 	if s.log.last == 0 {
-		now := s.now()
-		s.lastTS = uint64(now.Unix())<<32 | uint64(now.Nanosecond())
+		s.lastTS = s.fineTime()
 		s.log.last = s.tick()
 		s.log.floor, s.log.whole = s.log.last-1, true
 		if s.file != nil {
@@ -159,6 +157,12 @@ func Timestamp(ts uint64) bson.Timestamp { return bson.Timestamp{T: uint32(ts >>
 func (s *Store) tick() uint64 {
 	s.lastTS = max(s.lastTS+1, uint64(s.now().Unix())<<32|1)
 	return s.lastTS
+}
+
+// fineTime is a cluster time that no other life of a store reaches: none has an event each nanosecond.
+func (s *Store) fineTime() uint64 {
+	now := s.now()
+	return uint64(now.Unix())<<32 | uint64(now.Nanosecond())
 }
 
 // errClosed answers who comes too late.

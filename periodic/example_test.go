@@ -140,6 +140,15 @@ func ExamplePeriodic_Apply() {
 	// 2
 }
 
+// A test skips to the next tick: mstest.With(rules.Drain) calls it with the times that it skips to.
+func ExamplePeriodic_Drain() {
+	p, _ := openRules()
+	rule := must(p.Apply(background, schedule.Spec{Name: "nightly", Enabled: new(true), Cron: "0 30 2 * * *", Type: "report"}))
+	_, worked, err := p.Drain(background, rule.NextFireAt)
+	fmt.Println(worked, err)
+	// Output: true <nil>
+}
+
 func ExamplePeriodic_Enable() {
 	p, _ := openRules()
 	rule := must(p.Create(background, yearly))

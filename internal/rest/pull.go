@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -45,6 +46,10 @@ type fetched struct {
 	Attempt        int             `json:"attempt"`
 	Args           json.RawMessage `json:"args,omitempty"`
 	Checkpoint     json.RawMessage `json:"checkpoint,omitempty" doc:"what an earlier execution saved"`
+	Rule           string          `json:"rule,omitempty" doc:"of a run: the rule's name"`
+	Nominal        string          `json:"nominal,omitempty" format:"date-time" doc:"of a run: the scheduled time"`
+	RunAttempt     int             `json:"run_attempt,omitempty" doc:"of a run: its attempt, as counted by the rule's failure policy"`
+	Ext            json.RawMessage `json:"ext,omitempty" doc:"of a run: the rule's ext when the tick was decided"`
 	Until          string          `json:"until" format:"date-time" doc:"end of the lease: ping well before it"`
 	PingIntervalMS int64           `json:"ping_interval_ms" doc:"how often to ping"`
 	Deadline       string          `json:"deadline,omitempty" format:"date-time" doc:"when the execution times out, even if it is pinged"`
@@ -172,12 +177,19 @@ func (s *API) fetch(ctx context.Context, in *struct{ Body body[fetching] }) (*fe
 	out.Body.Tasks = []fetched{}
 	for _, t := range tasks {
 		from := cmp.Or(t.Task.Trace, new(model.Trace))
-		out.Body.Tasks = append(out.Body.Tasks, fetched{
+		x := fetched{
 			Handle: t.Handle, ID: t.Task.ID, Type: t.Task.Type, Key: t.Task.Key, Tenant: t.Task.Tenant, Attempt: t.Task.Attempt,
 			Args: t.Args, Checkpoint: t.Checkpoint, Until: view.Time(t.Until), PingIntervalMS: t.PingInterval.Milliseconds(),
 			Deadline: view.Time(t.Deadline), Token: t.Token.String(),
 			Traceparent: from.Parent, Tracestate: from.State,
-		})
+		}
+		if o := t.Task.Origin; o != nil && o.Tick != nil {
+			x.Rule, x.Nominal, x.RunAttempt = o.Tick.Rule, view.Time(o.Tick.Nominal), o.Tick.Attempt
+			if o.Tick.Ext.Type != 0 {
+				x.Ext = codec.ValueJSON(o.Tick.Ext)
+			}
+		}
+		out.Body.Tasks = append(out.Body.Tasks, x)
 	}
 	return out, nil
 }

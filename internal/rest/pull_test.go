@@ -47,6 +47,19 @@ func TestAWorkerFetchesPingsAndEndsTasks(t *testing.T) {
 	w.fails(http.StatusConflict, "POST", "/api/v1/pull/complete", fmt.Sprintf(`{"handle": %q}`, handle(3)))
 }
 
+// Seed 000: the agent that runs a periodic task can read the rule's ext.
+func TestAWorkerSeesTheRunOfItsTask(t *testing.T) {
+	w := newWorld(t)
+	w.ok("POST", periodics, `{"name": "nightly", "cron": "@daily", "type": "report", "ext": {"line": 7}}`)
+	run := w.ok("POST", nightly+"/trigger", "")
+	got := w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["report"]}`)
+	require.Equal(t, run["task_id"], at(got, "tasks.0.id"))
+	require.Equal(t, "nightly", at(got, "tasks.0.rule"))
+	require.Equal(t, at(w.ok("GET", runs, ""), "runs.0.nominal"), at(got, "tasks.0.nominal"))
+	require.EqualValues(t, 1, at(got, "tasks.0.run_attempt"))
+	require.EqualValues(t, 7, at(got, "tasks.0.ext.line"))
+}
+
 func TestBadRequestsOfAWorkerAreRefused(t *testing.T) {
 	w := newWorld(t)
 	for body, field := range map[string]string{

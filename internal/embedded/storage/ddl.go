@@ -114,7 +114,7 @@ func (w *Writer) DropDatabase(db string) error {
 
 // event adds to the log. The store is locked.
 func (w *Writer) event(e *Event) {
-	e.TS = w.s.tick()
+	e.TS = w.s.times.next(w.s.now)
 	w.batch = w.s.openBatch()
 	w.batch.events = append(w.batch.events, e)
 	w.dirty = true

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,6 +97,48 @@ func TestConcurrentWritersShareATransactionOfTheFile(t *testing.T) {
 	wg.Wait()
 	require.Equal(t, writers+1, s.Snapshot().Collection("t.c").Len())
 	require.LessOrEqual(t, s.file.commits, 4, "the first, perhaps one more, and all others together")
+}
+
+// Whoever reads, and watches from the time of the answer, sees each write in one or the other.
+func TestClusterTimeIsBeforeWritesThatAreNotVisible(t *testing.T) {
+	var sec atomic.Int64
+	sec.Store(1_700_000_000)
+	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "db"), Now: func() time.Time { return time.Unix(sec.Load(), 0) }})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, insert(t, s, doc("first")))
+	hold, err := s.file.db.Begin(true) // a slow disk
+	require.NoError(t, err)
+	first, second := s.Writer(t.Context(), nil), s.Writer(t.Context(), nil)
+	flushing := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.pending == nil
+	}
+	sec.Add(1)
+	require.NoError(t, first.Insert("t.c", doc(1)))
+	first.unlock()
+	require.Eventually(t, flushing, time.Minute, time.Millisecond)
+	require.NoError(t, second.Insert("t.c", doc(2)))
+	second.unlock()
+	sec.Add(1)
+	at := s.ClusterTime()
+	require.NoError(t, hold.Rollback())
+	require.Less(t, at.T, uint32(sec.Load()))
+	require.NoError(t, first.Finish())
+	require.NoError(t, second.Finish())
+	w := s.Log().Watch("t.c")
+	defer s.Log().Unwatch(w)
+	events, _, err := s.Log().After(s.Log().Since(uint64(at.T)<<32|uint64(at.I)), w, 10)
+	require.NoError(t, err)
+	require.Len(t, events, 2)
+
+	now := func() bool { return s.ClusterTime() == Timestamp(uint64(sec.Load())<<32) }
+	require.Eventually(t, now, time.Minute, time.Millisecond, "all is visible")
+	s.file.inject = func() error { return os.ErrPermission }
+	require.ErrorContains(t, insert(t, s, doc(3)), "not written")
+	sec.Add(1)
+	require.Eventually(t, now, time.Minute, time.Millisecond, "what was taken back does not hold it")
 }
 
 func TestFailedWriteLeavesWhatWasThere(t *testing.T) {

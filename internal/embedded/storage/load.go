@@ -123,7 +123,7 @@ func (s *Store) loadLog(tx *bolt.Tx) error {
 		s.log.floor = binary.BigEndian.Uint64(v)
 	}
 	// If this file is a copy, what followed it elsewhere must not have the times of what follows here.
-	s.lastTS = max(s.log.last, s.fineTime())
+	s.times.last = max(s.log.last, s.fineTime())
 	s.file.floor, s.file.trimmed = s.log.floor, s.log.floor
 	return tx.Bucket(bucketLog).ForEach(func(k, v []byte) error {
 		var entry logEntry

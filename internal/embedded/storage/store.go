@@ -43,8 +43,8 @@ type Store struct {
 	flushing *batch // on its way to the file, or the last that was
 	nextRID  uint64
 	nextColl uint64
-	lastTS   uint64
 	closed   bool
+	times    clusterTimes
 
 	file    *file // nil in memory
 	kick    chan struct{}
@@ -101,8 +101,9 @@ func Open(opt Options) (*Store, error) {
 	// Tokens of an earlier life in memory, or in another file, must not look as if
 	// they were followed, also if it ended in this second.
 	if s.log.last == 0 {
-		s.lastTS = s.fineTime()
-		s.log.last = s.tick()
+		s.times.last = s.fineTime()
+		s.log.last = s.times.next(s.now)
+		s.times.shown(nil) // no event has it
 		s.log.floor, s.log.whole = s.log.last-1, true
 		if s.file != nil {
 			if err := s.file.begin(s.log.floor, s.log.last); err != nil {
@@ -146,17 +147,50 @@ func (s *Store) Log() *Log { return s.log }
 // ClusterTime is the time to report to clients: not before any visible event
 // and before any later one.
 func (s *Store) ClusterTime() bson.Timestamp {
-	ts := max(s.log.Last(), uint64(s.now().Unix())<<32)
-	return Timestamp(ts)
+	return Timestamp(max(s.times.before(s.now), s.log.Last()))
 }
 
 // Timestamp converts a cluster time to its BSON form.
 func Timestamp(ts uint64) bson.Timestamp { return bson.Timestamp{T: uint32(ts >> 32), I: uint32(ts)} }
 
-// tick returns the next cluster time.
-func (s *Store) tick() uint64 {
-	s.lastTS = max(s.lastTS+1, uint64(s.now().Unix())<<32|1)
-	return s.lastTS
+// clusterTimes gives events their times.
+type clusterTimes struct {
+	mu     sync.Mutex
+	last   uint64
+	oldest uint64 // of the events that are not visible yet; 0: all are
+}
+
+// next returns the time of the next event, which is not visible yet.
+func (c *clusterTimes) next(now func() time.Time) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = max(c.last+1, uint64(now().Unix())<<32|1)
+	if c.oldest == 0 {
+		c.oldest = c.last
+	}
+	return c.last
+}
+
+// before returns a time before all events that are not visible yet.
+func (c *clusterTimes) before(now func() time.Time) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ts := uint64(now().Unix()) << 32
+	if c.oldest != 0 {
+		ts = min(ts, c.oldest-1)
+	}
+	return ts
+}
+
+// shown notes that all events are visible, or taken back, but those of the batch b, which
+// may be nil.
+func (c *clusterTimes) shown(b *batch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.oldest = 0
+	if b != nil && len(b.events) > 0 {
+		c.oldest = b.events[0].TS
+	}
 }
 
 // fineTime is a cluster time that no other life of a store reaches: none has an event each nanosecond.
@@ -250,6 +284,7 @@ func (s *Store) flush() (writers int) {
 	close(b.done)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.times.shown(s.pending)
 	if s.pending != nil {
 		return b.writers + s.pending.writers
 	}
@@ -279,6 +314,7 @@ func (s *Store) fail(b *batch, err error) {
 			failed[i].undo[j]()
 		}
 	}
+	s.times.shown(nil)
 	snap := s.published.Load()
 	s.root = snap.root.Copy()
 	clear(s.changed)

@@ -94,6 +94,7 @@ func (w *Writer) unlock() {
 		s.pending = nil
 		s.publish(s.freezeAll())
 		s.log.append(b.events)
+		s.times.shown(nil)
 		close(b.done)
 	} else if s.pending != nil && !s.closed {
 		if w.dirty && w.counted != s.pending {

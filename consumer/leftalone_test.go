@@ -10,6 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
+	"github.com/mscheduler/mscheduler/internal/fetchplan"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -44,4 +46,38 @@ func TestATaskThatIsLeftAloneForLongHidesNoOther(t *testing.T) {
 		require.Equal(t, 2, testdb.Receive(t, ran))
 		require.Less(t, time.Since(began), 20*time.Second)
 	})
+}
+
+// They fill three pages of a scan, and lapsed at the same time.
+func TestThousandsThatAreLeftAloneHideNoneThatLapsedLater(t *testing.T) {
+	virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+		setup, _ := preparedAt(t, uri, db)
+		putMany(t, setup, map[string]int{quietType: 3 * fetchplan.MaxBatch}, func(t *model.Task) {
+			leased(time.Hour, 3*time.Hour)(t)
+			abandon(t, time.Now().Add(-time.Minute))
+		})
+		put(t, setup, "short", func(t *model.Task) {
+			leased(time.Second, 5*time.Second)(t)
+			abandon(t, time.Now().Add(-time.Second))
+		})
+		ran := make(chan string, 1)
+		c, err := New(Config{Database: db})
+		require.NoError(t, err)
+		require.NoError(t, Handle(c, model.NewType[int, int](quietType), func(_ context.Context, x *Task[int]) (int, error) { ran <- x.Key; return 0, nil }))
+		began := time.Now()
+		runOn(t, c)
+		require.Equal(t, "short", testdb.Receive(t, ran))
+		require.Less(t, time.Since(began), 30*time.Second)
+	})
+}
+
+// abandon makes it a task whose worker died, so that its lease ended at that time.
+func abandon(t *model.Task, at time.Time) {
+	eff := lifecycle.ResolveOptions(t.Options)
+	claimed, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: "dead", ExecID: "dead"}, eff, t.DueAt)
+	if no != "" {
+		panic(no)
+	}
+	*t = *claimed
+	t.LapseAt, t.WorkerStates[0].PingExpireTime = at, at
 }

@@ -87,7 +87,7 @@ func TestTakeoversRunThoughACommandOfTheirBatchWasRefused(t *testing.T) {
 	w.c.health.Trust = claim.NewTrust(w.c.store.Clock, w.c.cfg.Clock)
 	w.c.health.Trust.Answered()
 	w.c.cfg.Concurrency = inTwo
-	found, err := w.c.store.Tasks.Lapsed(t.Context(), []string{quietType}, inTwo)
+	found, err := w.c.store.Tasks.Lapsed(t.Context(), []string{quietType}, &store.LapsedFrom{}, inTwo)
 	require.NoError(t, err)
 	require.Len(t, found, inTwo)
 	w.px.Set(refused(1, 1))

@@ -87,7 +87,7 @@ func TestLapsesAndSignalsAreReadWithoutArguments(t *testing.T) {
 		began := time.Now()
 		var found []*model.Task
 		awaitTrue(t, func() string {
-			found, err = s.Tasks.Lapsed(ctx, []string{largeWork.Name()}, 100)
+			found, err = s.Tasks.Lapsed(ctx, []string{largeWork.Name()}, &store.LapsedFrom{}, 100)
 			require.NoError(t, err)
 			if len(found) < n {
 				return "the lapse of all"

@@ -80,7 +80,7 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 		claims, executing := x.claim(mine)
 		x.explain("update", func() { x.write(claims) }).within(t, 2*batch, batch)
 		x.explain("find", func() {
-			_, err := st.Tasks.Lapsed(ctx, []string{"hot", "hot.too"}, batch)
+			_, err := st.Tasks.Lapsed(ctx, []string{"hot", "hot.too"}, &store.LapsedFrom{}, batch)
 			require.NoError(t, err)
 		}).within(t, 8, 1)
 		pings := make([]store.Ping, len(executing))
@@ -99,6 +99,33 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 		x.explain("update", func() { x.write(finish(t, executing)) }).within(t, 2*batch, batch)
 		x.explain("findAndModify", func() { x.takeOver() }).within(t, 2, 1)
 	}))
+}
+
+// A look that goes on behind those that were left alone walks over none of them but those of its first moment.
+func TestALookAtLapsedLeasesThatGoesOnWalksOnlyItsPart(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		x := newExplaining(t, e)
+		const batch, same = 50, 5
+		began, n := x.store.Clock.Now().Add(-time.Hour), 0
+		for _, typ := range []string{"hot", "hot.too"} {
+			x.insert(10*batch, typ, func(task *model.Task) {
+				task.LapseAt = began.Add(time.Duration(n/same) * time.Millisecond)
+				n++
+			})
+		}
+		var from store.LapsedFrom
+		page := func() {
+			found, err := x.store.Tasks.Lapsed(t.Context(), []string{"hot", "hot.too"}, &from, batch)
+			require.NoError(t, err)
+			require.Len(t, found, batch)
+			for _, task := range found {
+				from.Leave(task)
+			}
+		}
+		page()
+		page()
+		x.explain("find", page).within(t, batch+same+4, batch+same+2)
+	})
 }
 
 // A query for due tasks walks only the range and the priorities that it names, whatever lies

@@ -24,7 +24,7 @@ type memory struct {
 
 	mu      sync.Mutex
 	based   bool                                 // the primary has been asked for once
-	scans   map[string]*clock.Pacer              // by types: of the search for lapsed leases
+	scans   map[string]*scan                     // by types
 	seekers map[string]*seeker                   // by worker and conditions
 	told    [input.MaxPriority + 1]time.Duration // by priority: when the seekers last heard of a task of it
 }
@@ -37,20 +37,20 @@ func newMemory(s *store.Store) *memory {
 	return p
 }
 
-// scan returns how often to look for lapsed leases of the types.
-func (p *memory) scan(types []string, c clock.Clock) *clock.Pacer {
+// scan returns the search for lapsed leases of the types.
+func (p *memory) scan(types []string, c clock.Clock) *scan {
 	key := strings.Join(slices.Sorted(slices.Values(types)), "\x00")
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pace := p.scans[key]
-	if pace == nil {
+	s := p.scans[key]
+	if s == nil {
 		if p.scans == nil || len(p.scans) > 10_000 {
-			p.scans = map[string]*clock.Pacer{}
+			p.scans = map[string]*scan{}
 		}
-		pace = clock.NewPacer(c, scanPause, longestPace)
-		p.scans[key] = pace
+		s = &scan{pace: clock.NewPacer(c, scanPause, longestPace)}
+		p.scans[key] = s
 	}
-	return pace
+	return s
 }
 
 // failed notes that a fetch ended with the error.

@@ -184,6 +184,33 @@ func TestAFetchLeavesTheTimeToHearOfAJumpOfTheDatabasesClock(t *testing.T) {
 	require.Equal(t, model.StatusExecuting, got[0].Task.Status)
 }
 
+// They fill a look, and lapsed at the same time.
+func TestHundredsThatAreLeftAloneHideNoneThatLapsedLater(t *testing.T) {
+	p := newProcess(t)
+	require.Empty(t, p.fetch("heir"))
+	now := p.serverTime()
+	var tasks []*model.Task
+	abandoned := func(key string, ping, lease time.Duration, lapsed time.Time) {
+		task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: key, Options: model.Options{PingInterval: ping, WorkerTimeout: lease}}, now)
+		task, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "dead", ExecID: "dead"}, lifecycle.ResolveOptions(task.Options), now)
+		require.Empty(t, no)
+		task.LapseAt, task.WorkerStates[0].PingExpireTime = lapsed, lapsed
+		tasks = append(tasks, task)
+	}
+	for i := range pullScan {
+		abandoned(fmt.Sprint(i), time.Hour, 3*time.Hour, now.Add(time.Second))
+	}
+	abandoned("short", 500*time.Millisecond, 2*time.Second, now.Add(2*time.Second))
+	_, err := p.room.Store.Tasks.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+	p.watch(patience)
+	require.Empty(t, p.fetch("heir"), "its look is full")
+	p.watch(time.Second)
+	got := p.fetch("heir")
+	require.Len(t, got, 1)
+	require.Equal(t, "short", got[0].Task.Key)
+}
+
 // The time is real here: between two fetches nobody but the observer asks the database.
 func TestWhatAFetchLeftAloneIsTakenOverByALaterOneHoweverRarelyItComes(t *testing.T) {
 	b := setup(t)

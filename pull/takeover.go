@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -16,13 +18,32 @@ const (
 	longestPace = 5 * time.Second
 )
 
+// scan is the search for lapsed leases of some types.
+type scan struct {
+	pace *clock.Pacer
+	from store.LapsedFrom // where the next look begins; of the look that is under way alone
+}
+
+// look finds lapsed leases. After a full look the next one goes on behind it.
+func (s *scan) look(ctx context.Context, st *store.Store, types []string) ([]*model.Task, error) {
+	found, err := st.Tasks.Lapsed(ctx, types, &s.from, pullScan)
+	if len(found) < pullScan {
+		s.from = store.LapsedFrom{}
+	}
+	for _, t := range found {
+		s.from.Leave(t)
+	}
+	return found, err
+}
+
 // takeOver takes tasks over lapsed leases, as far as the request goes, and leaves the rest of
 // what it found for others, as a consumer does.
 func (f *fetch) takeOver(ctx context.Context) error {
 	trust := f.p.memory.trust
 	var found []*model.Task
-	looked, err := f.p.memory.scan(f.types, f.p.room.Store.Local()).Try(func() (err error) {
-		found, err = f.p.room.Store.Tasks.Lapsed(ctx, f.types, pullScan)
+	scan := f.p.memory.scan(f.types, f.p.room.Store.Local())
+	looked, err := scan.pace.Try(func() (err error) {
+		found, err = scan.look(ctx, f.p.room.Store, f.types)
 		return err
 	})
 	if err != nil || !looked {

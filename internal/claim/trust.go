@@ -190,6 +190,17 @@ type LeftAlone struct {
 	Every time.Duration // how often the database must answer until then
 }
 
+// Add adds what else was left alone.
+func (l *LeftAlone) Add(other LeftAlone) {
+	switch {
+	case other.Wait == 0:
+	case l.Wait == 0:
+		*l = other
+	default:
+		l.Wait, l.Every = min(l.Wait, other.Wait), min(l.Every, other.Every)
+	}
+}
+
 // Allows reports whether a task with these terms may be pre-empted now. If not, it adds the
 // task to what is left alone.
 func (t *Trust) Allows(eff *lifecycle.Effective, left *LeftAlone) bool {
@@ -197,13 +208,7 @@ func (t *Trust) Allows(eff *lifecycle.Effective, left *LeftAlone) bool {
 	if wait <= 0 {
 		return true
 	}
-	first, every := left.Wait == 0, harmless(eff)/3
-	if first || wait < left.Wait {
-		left.Wait = wait
-	}
-	if first || every < left.Every {
-		left.Every = every
-	}
+	left.Add(LeftAlone{Wait: wait, Every: harmless(eff) / 3})
 	return false
 }
 

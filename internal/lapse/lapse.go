@@ -45,7 +45,8 @@ type Watch struct {
 	executing atomic.Bool  // somebody executed something when it was last asked
 	askedAt   atomic.Int64 // monotonic: when that was
 	scans     atomic.Int64
-	restored  atomic.Bool // an outage has ended since the primary was last asked for
+	restored  atomic.Bool      // an outage has ended since the primary was last asked for
+	from      store.LapsedFrom // where the next scan begins; of the scans alone
 }
 
 // scansPerSecond is how often the whole fleet looks for lapsed leases.
@@ -166,6 +167,9 @@ func (w *Watch) OwnFirst(ctx context.Context) error {
 	return nil
 }
 
+// mostLeft bounds how many tasks one scan finds that it leaves as they are. The next scan goes on behind them.
+const mostLeft = 2500
+
 // Scan takes over what has lapsed.
 func (w *Watch) Scan(ctx context.Context) (claim.LeftAlone, error) {
 	if err := w.OwnFirst(ctx); err != nil {
@@ -177,26 +181,60 @@ func (w *Watch) Scan(ctx context.Context) (claim.LeftAlone, error) {
 			return claim.LeftAlone{}, err
 		}
 	}
-	for {
-		next, err := w.Next(ctx)
-		if err != nil || next.IsZero() || next.After(w.cfg.Store.Clock.Now()) {
-			return claim.LeftAlone{}, err
-		}
-		call, cancel := context.WithTimeout(ctx, health.CallTimeout)
-		found, err := w.cfg.Store.Tasks.Lapsed(call, w.cfg.Types(), w.cfg.Limit)
-		cancel()
-		if err == nil {
-			w.cfg.Health.Trust.Answered() // over a slow network the questions of a scan take long together
-			err = w.CheckPrimary(ctx)
-		}
+	next, err := w.Next(ctx)
+	if err != nil || next.IsZero() || next.After(w.cfg.Store.Clock.Now()) {
+		return claim.LeftAlone{}, err
+	}
+	return w.pass(ctx)
+}
+
+// pass goes through the lapsed leases page by page, from where the last scan stopped to the last of them, and then from
+// the first on. It does so until nothing changes any more.
+func (w *Watch) pass(ctx context.Context) (left claim.LeftAlone, err error) {
+	again := !w.from.Begins()
+	for n := 0; n < mostLeft; {
+		found, err := w.page(ctx)
 		if err != nil {
-			return claim.LeftAlone{}, err
-		}
-		w.cfg.Health.Trust.Answered()
-		if changed, left, err := w.cfg.Preempt(ctx, found); err != nil || changed == 0 {
 			return left, err
 		}
+		if len(found) == 0 {
+			w.from = store.LapsedFrom{}
+			if !again {
+				break
+			}
+			again = false
+			continue
+		}
+		changed, some, err := w.cfg.Preempt(ctx, found)
+		if left.Add(some); err != nil {
+			return left, err
+		}
+		for _, t := range found {
+			w.from.Leave(t)
+		}
+		again = again || changed > 0
+		n += len(found) - changed
 	}
+	return left, nil
+}
+
+// page reads the next lapsed leases.
+func (w *Watch) page(ctx context.Context) ([]*model.Task, error) {
+	call, cancel := context.WithTimeout(ctx, health.CallTimeout)
+	found, err := w.cfg.Store.Tasks.Lapsed(call, w.cfg.Types(), &w.from, w.cfg.Limit)
+	cancel()
+	if err != nil {
+		return nil, err
+	}
+	w.cfg.Health.Trust.Answered() // over a slow network the questions of a scan take long together
+	if len(found) == 0 {
+		return nil, nil
+	}
+	if err = w.CheckPrimary(ctx); err != nil {
+		return nil, err
+	}
+	w.cfg.Health.Trust.Answered()
+	return found, nil
 }
 
 // Next reads when the next lease lapses; zero = none does. That reads one index key from every

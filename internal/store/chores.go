@@ -77,17 +77,10 @@ func (s *Tasks) Chores(ctx context.Context) (Chores, error) {
 }
 
 // ExpiredFrom is where a look at expired tasks begins. The zero value is the beginning.
-type ExpiredFrom struct {
-	at   time.Time
-	left bson.A // ids of tasks that expired at that time
-}
+type ExpiredFrom struct{ place }
 
 // Leave leaves a task that was found out of the next looks.
-func (f *ExpiredFrom) Leave(t *model.Task) {
-	if t.ExpireAt.Equal(f.at) { // those before it are left out
-		f.left = append(f.left, t.ID)
-	}
-}
+func (f *ExpiredFrom) Leave(t *model.Task) { f.leave(t.ID, t.ExpireAt) }
 
 // Expired finds tasks that nobody started by their time, the longest expired first; stragglers (see
 // head) some seconds late. The next look begins at the last one. Index: expire.
@@ -95,13 +88,7 @@ func (s *Tasks) Expired(ctx context.Context, from *ExpiredFrom, limit int) ([]*m
 	h := s.head(IndexExpire)
 	l := h.begin(s.Clock.Now(), s.local.Monotonic())
 	begins := from.at.IsZero()
-	if !begins {
-		l.from = from.at
-	}
-	filter := bson.D{d("expire_at", l.upTo(l.until)), present}
-	if len(from.left) > 0 {
-		filter = append(filter, d("_id", bson.D{d("$nin", from.left)}))
-	}
+	filter := append(from.narrow(l, "expire_at"), present)
 	found, err := s.findReadable(ctx, "finding expired tasks", filter,
 		options.Find().SetSort(bson.D{d("expire_at", 1)}).SetHint(IndexExpire).SetLimit(int64(limit)).SetProjection(forRules), nil)
 	if err != nil {
@@ -114,8 +101,8 @@ func (s *Tasks) Expired(ctx context.Context, from *ExpiredFrom, limit int) ([]*m
 		}
 		h.end(l, first)
 	}
-	if len(found) > 0 && !found[len(found)-1].ExpireAt.Equal(from.at) {
-		from.at, from.left = found[len(found)-1].ExpireAt, nil
+	if len(found) > 0 {
+		from.reach(found[len(found)-1].ExpireAt)
 	}
 	return found, nil
 }

@@ -66,7 +66,7 @@ func TestALoopAsksFromTheHeadOfItsQueueAndFindsStragglersAllTheSame(t *testing.T
 		look        func(context.Context, *watched) (found int, err error)
 	}{
 		{"lapsed leases", "lapse_at", func(ctx context.Context, w *watched) (int, error) {
-			found, err := w.Tasks.Lapsed(ctx, []string{"t", "u"}, 10)
+			found, err := w.Tasks.Lapsed(ctx, []string{"t", "u"}, &store.LapsedFrom{}, 10)
 			return len(found), err
 		}},
 		{"expired tasks", "expire_at", func(ctx context.Context, w *watched) (int, error) {

@@ -159,28 +159,55 @@ func (s *Tasks) nextType(ctx context.Context, index, field, from string) (string
 	return doc.Type, err
 }
 
+// LapsedFrom is where a look at lapsed leases begins. The zero value is the beginning.
+type LapsedFrom struct{ parts []place } // of each query
+
+// Begins reports whether the look begins at the beginning.
+func (f *LapsedFrom) Begins() bool {
+	return !slices.ContainsFunc(f.parts, func(p place) bool { return !p.at.IsZero() })
+}
+
+// Leave leaves a task that was found out of the next looks.
+func (f *LapsedFrom) Leave(t *model.Task) {
+	for i := range f.parts {
+		f.parts[i].leave(t.ID, t.LapseAt)
+	}
+}
+
 // Lapsed finds tasks over a lapsed lease, the longest lapsed first; stragglers (see head)
-// some seconds late. Index: lapse, one range for each type.
-func (s *Tasks) Lapsed(ctx context.Context, types []string, limit int) ([]*model.Task, error) {
+// some seconds late. The next look begins at the last one. Index: lapse, one range for each type.
+func (s *Tasks) Lapsed(ctx context.Context, types []string, from *LapsedFrom, limit int) ([]*model.Task, error) {
 	var out []*model.Task
 	h := s.head(IndexLapse, types...)
 	l := h.begin(s.Clock.Now(), s.local.Monotonic())
+	begins, parts := from.Begins(), slices.Clone(from.parts)
+	n := 0
 	for some := range slices.Chunk(types, maxRanges) {
-		filter := bson.D{d("type", in(some)), d("lapse_at", l.upTo(l.until))}
+		if n++; n > len(parts) {
+			parts = append(parts, place{})
+		}
+		part := &parts[n-1]
+		filter := append(part.narrow(l, "lapse_at"), d("type", in(some)))
 		found, err := s.findReadable(ctx, "finding lapsed leases", filter,
 			options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)).SetProjection(forRules), nil)
 		if err != nil {
 			return nil, err
 		}
+		if len(found) > 0 {
+			part.reach(found[len(found)-1].LapseAt)
+		}
 		out = append(out, found...)
 	}
-	var first time.Time
-	for _, t := range out {
-		if first.IsZero() || t.LapseAt.Before(first) {
-			first = t.LapseAt
+	if begins {
+		var first time.Time
+		for _, t := range out {
+			if first.IsZero() || t.LapseAt.Before(first) {
+				first = t.LapseAt
+			}
 		}
+		h.end(l, first)
 	}
-	h.end(l, first)
+	from.parts = parts
 	return out, nil
 }
 

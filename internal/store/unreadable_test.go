@@ -74,7 +74,9 @@ func TestTasksThatCannotBeReadHideNoneBehindThem(t *testing.T) {
 		"due": func() ([]*model.Task, error) {
 			return s.Tasks.Due(t.Context(), store.DueQuery{Types: []string{"tick"}, WorkerID: "w", Limit: 1})
 		},
-		"lapsed":  func() ([]*model.Task, error) { return s.Tasks.Lapsed(t.Context(), []string{"tick"}, 1) },
+		"lapsed": func() ([]*model.Task, error) {
+			return s.Tasks.Lapsed(t.Context(), []string{"tick"}, &store.LapsedFrom{}, 1)
+		},
 		"expired": func() ([]*model.Task, error) { return s.Tasks.Expired(t.Context(), &store.ExpiredFrom{}, 1) },
 	} {
 		tasks, err := find()

@@ -51,6 +51,9 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task, with *hand) (
 		c.wake.now() // the next fetch asks for its grant
 	}
 	c.settled(&out)
+	if with == nil {
+		c.slotFreed() // while it was decided what may start
+	}
 	c.claimApart(ctx, out)
 	return out, err
 }
@@ -92,7 +95,10 @@ func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome) {
 	}
 	c.apart.Go(func() {
 		defer close(tried)
-		defer release()
+		defer func() {
+			release()
+			c.slotFreed()
+		}()
 		apart := claim.Outcome{ExecID: out.ExecID, Stamp: out.Stamp, Grants: out.Grants, MayArrive: out.MayArrive}
 		if err := c.claimer.Write(ctx, out.Held, store.Patience, &apart); err == nil {
 			c.claimer.Abandon(ctx, &apart)

@@ -221,7 +221,8 @@ func (h *holdings) handlerReturned(x *execution, keep bool, next *handler) (reop
 	reopened = h.free(x.h, 1)
 	if next != nil {
 		n := h.byType[next.typ]
-		if given = (n == 0 || 2*(n+1) <= h.slots) && (next.limit == 0 || n < next.limit); given {
+		some := 2*(n+1) <= h.slots || n == 0 && (x.h != next || len(h.buffer) == 0) // the only slot goes by turns
+		if given = some && (next.limit == 0 || n < next.limit); given {
 			h.take(next, 1)
 		}
 	}

@@ -24,7 +24,7 @@ func (c *Consumer) mayAsk(by *hand) func(*model.Task) bool {
 		prompt := c.gate.Prompt(t.Type)
 		if room[t.Type] <= 0 || prompt && (slots <= 0 || by == nil && c.gate.Waiting(t.Type)) {
 			if prompt && slots <= 0 {
-				c.lackSlot(h)
+				c.passes.lackSlot(h)
 			}
 			return false
 		}
@@ -95,7 +95,7 @@ func (c *Consumer) lackSlot(h *handler) {
 
 // slotFreed wakes the fetch loop for types that lacked a slot, if one is free.
 func (c *Consumer) slotFreed() {
-	if c.passes.lacks.Load() && c.freeSlots() > 0 && c.passes.lackNoLonger(c) {
+	if c.passes.lacks.Load() && c.freeSlots() > 0 && c.passes.lackNoLonger() {
 		c.wake.now()
 	}
 }

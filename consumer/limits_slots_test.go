@@ -54,3 +54,40 @@ func TestATypeWithARateStartsBesideABacklogOfOthers(t *testing.T) {
 		})
 	}
 }
+
+func TestATypeWithARateReachesItInTheOnlySlot(t *testing.T) {
+	virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+		setup, _ := preparedAt(t, uri, db)
+		const tasks = 50
+		require.NoError(t, setup.store.Types.Put(t.Context(), &model.TaskType{Code: limitedType, RateLimit: &model.RateLimit{Count: 10, Per: time.Second}}))
+		putMany(t, setup, map[string]int{limitedType: tasks}, nil)
+		g := newGauge(tasks)
+		_, start := crewAt(t, uri, db, 1, Config{Concurrency: 1}, map[string]func(*Task[int]){
+			limitedType: func(*Task[int]) { g.during(func() { <-time.After(20 * time.Millisecond) }) },
+		})
+		began := time.Now()
+		start()
+		g.await(t)
+		require.Less(t, time.Since(began), 7*time.Second, "the rate allows five")
+	})
+}
+
+// A type that always lacks a slot is not the only one that gets it.
+func TestTheOnlySlotGoesByTurns(t *testing.T) {
+	virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+		setup, _ := preparedAt(t, uri, db)
+		const tasks, work = 100, 200 * time.Millisecond
+		require.NoError(t, setup.store.Types.Put(t.Context(), &model.TaskType{Code: limitedType, RateLimit: &model.RateLimit{Count: 100, Per: time.Second}}))
+		putMany(t, setup, map[string]int{"other": tasks, limitedType: tasks}, nil)
+		limited, other := newGauge(tasks), newGauge(tasks)
+		_, start := crewAt(t, uri, db, 1, Config{Concurrency: 1}, map[string]func(*Task[int]){
+			limitedType: func(*Task[int]) { limited.during(func() { <-time.After(work) }) },
+			"other":     func(*Task[int]) { other.during(func() { <-time.After(work) }) },
+		})
+		start()
+		<-time.After(20 * time.Second)
+		t.Logf("%d limited, %d others", limited.count(), other.count())
+		require.Greater(t, limited.count(), 35)
+		require.Greater(t, other.count(), 35)
+	})
+}

@@ -139,22 +139,19 @@ func (p *passes) lackSlot(h *handler) {
 	}
 }
 
-// lackNoLonger is for a slot that is free. It reports whether there is a type to look for.
-func (p *passes) lackNoLonger(c *Consumer) (look bool) {
+// lackNoLonger is for a slot that is free. It reports whether any type lacked one: the fetch loop looks
+// for those that may start, and sleeps until the others may.
+func (p *passes) lackNoLonger() (some bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for h := range p.lack {
-		if !c.gate.Rests(h.typ) {
-			delete(p.lack, h)
-			look = true
-		}
-	}
-	p.lacks.Store(len(p.lack) > 0)
-	return look
+	some = len(p.lack) > 0
+	clear(p.lack)
+	p.lacks.Store(false)
+	return some
 }
 
-// lacking returns a type that gets the next slot before waiting tasks; nil = none.
-func (p *passes) lacking(c *Consumer) *handler {
+// lacking returns the type that gets the next slot before waiting tasks, by priority; nil = none.
+func (p *passes) lacking(c *Consumer) (next *handler) {
 	if !p.lacks.Load() {
 		return nil
 	}
@@ -162,11 +159,13 @@ func (p *passes) lacking(c *Consumer) *handler {
 	defer p.mu.Unlock()
 	best := c.held.best()
 	for h := range p.lack {
-		if priority, known := c.gate.Best(h.typ); known && p.open && priority >= best && !c.gate.Rests(h.typ) {
-			return h
+		priority, known := c.gate.Best(h.typ)
+		starts := c.gate.Passes(h.typ) || !c.gate.Waiting(h.typ)
+		if known && starts && p.open && (priority > best || priority == best && next == nil) {
+			next, best = h, priority
 		}
 	}
-	return nil
+	return next
 }
 
 // give lets the type take a permit for a slot that was reserved for it.
@@ -317,7 +316,7 @@ func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 			return
 		}
 		switch {
-		case !c.gate.Passes(h.typ): // there is a next start
+		case !c.gate.Passes(h.typ) && (len(out.Won) > 0 || c.gate.Waiting(h.typ)): // there is a next start
 			c.lackSlot(h)
 		case len(out.Won) > 0 && !c.gate.Waiting(h.typ) && c.freeSlots() <= 0:
 			c.lackSlot(h) // there may be more permits

@@ -148,14 +148,6 @@ func (g *Gate) lasts(typ string, w *wait, now time.Time) bool {
 	return (w.look != nil || w.until.After(now)) && w.rule == ruleOf(g.types.Get(typ))
 }
 
-// Rests says whether the type waits until a time, and not for a permit for which the gate looks itself.
-func (g *Gate) Rests(typ string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	w, is := g.waits[typ]
-	return is && w.look == nil && g.lasts(typ, w, g.store.Clock.Now())
-}
-
 // Next is when a search may find room for a type that waits; zero = none waits for that. A
 // type for which the gate looks itself is not among them.
 func (g *Gate) Next() time.Time {

@@ -43,7 +43,7 @@ func TestAForgottenCursorMakesRoomForOthers(t *testing.T) {
 	_, err = l.take(b.id)
 	require.NoError(t, err, "it is there still, to say why it ended")
 	_, _, err = b.pull()
-	require.EqualValues(t, mongoerr.QueryExceededMemoryLimit, mongoerr.Code(err))
+	require.Equal(t, mongoerr.QueryExceededMemoryLimit, mongoerr.Code(err))
 }
 
 func TestACursorThatIsReadIsNotEndedForAnother(t *testing.T) {
@@ -59,7 +59,7 @@ func TestACursorThatIsReadIsNotEndedForAnother(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	_, _, err = idle.pull()
-	require.EqualValues(t, mongoerr.QueryExceededMemoryLimit, mongoerr.Code(err))
+	require.Equal(t, mongoerr.QueryExceededMemoryLimit, mongoerr.Code(err))
 	require.NoError(t, l.put(read, true))
 	require.Equal(t, 60, l.bytes)
 }
@@ -68,7 +68,7 @@ func TestACursorThatAloneHoldsTooMuchEndsNoOther(t *testing.T) {
 	l, _ := heldCursors()
 	first := holding(90)
 	require.NoError(t, l.add(first))
-	require.EqualValues(t, mongoerr.QueryExceededMemoryLimit, mongoerr.Code(l.add(holding(101))))
+	require.Equal(t, mongoerr.QueryExceededMemoryLimit, mongoerr.Code(l.add(holding(101))))
 	require.Equal(t, 90, l.bytes)
 	require.Len(t, l.m, 1)
 	_, ok, err := first.pull()

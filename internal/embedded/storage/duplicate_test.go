@@ -25,7 +25,7 @@ func TestADuplicateKeyHasItsValuesAlsoBehindAMissingField(t *testing.T) {
 		err = duplicate(&Collection{Namespace: "t.c"}, &Index{Spec: spec}, keys[0], raw)
 		var e *mongoerr.Error
 		require.ErrorAs(t, err, &e)
-		text, err := bson.MarshalExtJSON(bson.Raw(e.Details).Lookup("keyValue").Document(), false, false)
+		text, err := bson.MarshalExtJSON(e.Details.Lookup("keyValue").Document(), false, false)
 		require.NoError(t, err)
 		require.JSONEq(t, keyValue, string(text))
 	}

@@ -47,10 +47,10 @@ type Config struct {
 	// Joins are the custom joins, by the ids that nodes use. An engine that lacks a join leaves the
 	// node to other engines, and logs the id if none calls it. Defaults to none.
 	Joins map[string]JoinFunc
-	// OnPending is called when a node begins to wait for a person, after its status was stored. Nodes that
-	// are PENDING only because another one is cause no call. Any engine may call it, and it may be called
-	// twice for the same node. Calls come one at a time;
-	// ctx ends after a minute. Defaults to none. A warning is logged in any case.
+	// OnPending is called when a node begins to wait for a person, after its status was stored. A node that
+	// another one blocks causes no call. Any engine may call it, and it may be called twice for the same
+	// node. Calls come one at a time; ctx ends after a minute. Defaults to none. A warning is logged in any
+	// case.
 	OnPending func(ctx context.Context, f *graph.Flow, node, reason string)
 	// TracerProvider records spans of starts and appends, see docs/traces.md. Defaults to none.
 	TracerProvider trace.TracerProvider
@@ -92,7 +92,7 @@ type Flows struct {
 	memory  memory // of the engine
 
 	gathered gathered
-	lacking  clock.Seldom // of which flows it has logged a join that it does not have
+	lacking  clock.Seldom // by flow: the log has a join that this process lacks
 }
 
 // New makes Flows and checks the configuration. It does no I/O.

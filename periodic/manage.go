@@ -83,8 +83,9 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s sched
 
 // Apply makes the rule with this tenant and name what s defines: it creates the rule, updates it if
 // its definition differs, and otherwise writes nothing. Services call it when they start. If s.Enabled
-// is true, the write that stores a new rule also enables it. Any number of processes may call Apply at
-// once. Differences and secrets are as in [Periodic.Update].
+// is true, the same write enables the rule, also one that a person has disabled. If it is nil, an existing
+// rule stays as it is, and a new one is disabled. Any number of processes may call Apply at once.
+// Differences and secrets are as in [Periodic.Update].
 func (p *Periodic) Apply(ctx context.Context, s schedule.Spec) (*schedule.Rule, error) {
 	for range maxTries {
 		stored, err := p.Named(ctx, s.Tenant, s.Name)

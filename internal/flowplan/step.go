@@ -162,6 +162,7 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 	if st.Status == status && st.Reason == reason {
 		return
 	}
+	// hangs would not do: who asks a person has set Own by now.
 	news, hung := st.Status != status, st.Status == graph.NodePending && strings.HasPrefix(st.Reason, blockedBy)
 	if news {
 		st.At, st.DueAt = s.now, time.Time{}

@@ -28,7 +28,7 @@ func Unchanged(box *secret.Box, s schedule.Spec, stored *schedule.Rule) bool {
 // definition is what is stored of a spec, with the fields of objects in one order; nil = the spec is
 // not valid.
 func definition(s *schedule.Spec) any {
-	r, _, err := Build(s, time.Unix(0, 0)) // whether it still fires is no matter of the definition
+	r, _, err := Build(s, time.Unix(0, 0)) // the definition does not depend on whether it still fires
 	if err != nil {
 		return nil
 	}

@@ -105,6 +105,7 @@ func majorityLags(_ string, answer bson.D) bson.D {
 
 func TestWhatTheMajorityHasNotIsNotTakenForDone(t *testing.T) {
 	a := newAnswered(t)
+	a.proxy.Patient() // only the answer says that the time is over
 	claims := a.claims(t, 1000)
 	a.rewrite(majorityLags, nil)
 	_, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
@@ -138,6 +139,7 @@ func TestADuplicateBesideAMajorityThatLagsIsNoOutage(t *testing.T) {
 
 func TestAMajorityThatOnlyLagsIsWaitedFor(t *testing.T) {
 	a := newAnswered(t)
+	a.proxy.Patient()
 	claims := a.claims(t, 10)
 	var first atomic.Bool
 	a.rewrite(func(command string, answer bson.D) bson.D {

@@ -22,6 +22,9 @@ import (
 
 // Each command takes so long that the outputs of all elements cannot be read in the time of one call.
 func TestOutputsOfElementsAreGatheredOnASlowDatabaseAndKeepNoOtherFlowWaiting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n, perCall = 6000, 20 * time.Second

@@ -47,6 +47,9 @@ func (c *commands) all() map[string]int {
 // However many listen, each with a token that is checked again and again, the process has one change stream and
 // asks the database no more than for one of them.
 func TestAThousandListenersCostTheDatabaseWhatOneDoes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	t.Parallel()
 	asked := commands{of: map[string]int{}}
 	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(asked.monitor()))

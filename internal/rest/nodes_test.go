@@ -20,6 +20,9 @@ import (
 
 // Each of the outputs is small, and the arguments are not read at all.
 func TestPagesOfNodesHaveFewMegabytesOfOutputs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	t.Parallel()
 	var read atomic.Int64 // bytes
 	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {

@@ -170,6 +170,9 @@ func TestResultsOfAPlanAreListedPageByPage(t *testing.T) {
 
 // A hundred results may have a hundred megabytes.
 func TestAPageOfLargeResultsHasFewOfThem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	w.ok("POST", plans, fmt.Sprintf(later, "report"))

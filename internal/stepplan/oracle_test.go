@@ -71,18 +71,17 @@ func (c *clocks) times(p *repeat.Plan) (out []int64) {
 	if p.PlanType == repeat.None || p.PlanType == repeat.Time {
 		return []int64{start}
 	}
-	var is func(shown int64) bool // is it a time of the plan on the clocks?
-	switch timeOfDay := startShown % 86400; p.PlanType {
+	var is func(shown int64) bool // is what the clocks show at the time of day a time of the plan?
+	timeOfDay := startShown % 86400
+	switch p.PlanType {
 	case repeat.Day:
 		is = func(shown int64) bool {
 			return shown > startShown && (shown-startShown)%(86400*int64(p.PlanValue)) == 0
 		}
 	case repeat.Week:
-		is = func(shown int64) bool {
-			return shown%86400 == timeOfDay && int(time.Unix(shown, 0).UTC().Weekday()) == p.PlanValue
-		}
+		is = func(shown int64) bool { return int(time.Unix(shown, 0).UTC().Weekday()) == p.PlanValue }
 	case repeat.Month:
-		is = func(shown int64) bool { return shown%86400 == timeOfDay && isDayOfMonth(shown, p.PlanValue) }
+		is = func(shown int64) bool { return isDayOfMonth(shown, p.PlanValue) }
 	default:
 		interval := map[repeat.Type]int64{repeat.Second: 1, repeat.Minute: 60, repeat.Hour: 3600}[p.PlanType] * int64(p.PlanValue)
 		left := interval
@@ -100,7 +99,7 @@ func (c *clocks) times(p *repeat.Plan) (out []int64) {
 	highest := c.from + c.changes[0].offset - 1
 	c.walk(func(at, shown int64) {
 		for ; highest < shown; highest++ {
-			if is(highest + 1) {
+			if (highest+1)%86400 == timeOfDay && is(highest+1) {
 				out = append(out, at)
 			}
 		}

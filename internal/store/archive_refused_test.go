@@ -107,6 +107,9 @@ func TestACopyThatTheServerRefusesKeepsNoOtherFromTheHistory(t *testing.T) {
 }
 
 func TestATaskWhoseCopyWouldBeTooLargeKeepsNoOtherFromTheHistory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	p, log := logged(t)
 	large, good := p.ended("large", 9*day, model.Options{}, success(t, 1)), p.ended("good", 8*day, model.Options{}, success(t, 2))
 	raw, err := p.Tasks.getRaw(t.Context(), large.ID)

@@ -82,6 +82,9 @@ func TestAPartOfALastLifeIsReadAlone(t *testing.T) {
 }
 
 func TestAPageOfLastLivesHasFewMegabytesAndIsInOrder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	p := newPast(t)
 	const each = 600 << 10
 	ids := p.ends(40, each)

@@ -14,6 +14,9 @@ import (
 
 // The numbers are those of a count of all nodes, however many a stream has, and how they lie in time.
 func TestTheSpeedOfAStreamIsExact(t *testing.T) {
+	if testing.Short() {
+		t.Skip("its size matters: make scenarios runs it without the race detector")
+	}
 	s := newStepping(t)
 	var streams []*graph.Flow
 	want := map[string]store.Speed{}

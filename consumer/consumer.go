@@ -131,6 +131,7 @@ func New(cfg Config) (*Consumer, error) {
 		c.only = &only
 	}
 	c.held.released = c.slotsReleased
+	c.held.limits = func(typ string) bool { return c.gate.Prompt(typ) }
 	c.nextPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.pollPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.typeScan = claim.NewTypeScan(st.Tasks.NextType, cfg.Clock)

@@ -129,4 +129,5 @@ func (c *Consumer) giveBack(why string) {
 	for _, x := range c.held.takeBuffer() {
 		c.end(x, lifecycle.NotStarted(why))
 	}
+	c.slotFreed()
 }

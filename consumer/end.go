@@ -77,6 +77,7 @@ func (c *Consumer) stop(x *execution, cause error) bool {
 	}
 	if c.held.unbuffer(x) {
 		c.end(x, x.unstarted(cause))
+		c.slotFreed()
 	}
 	return true
 }

@@ -28,7 +28,8 @@ type holdings struct {
 	started  uint64        // handlers ever started
 	lastMove time.Duration // monotonic: when one was last started or the buffer was filled
 	slots    int
-	released func(reopened bool) // called when kept slots are free; see handlerReturned
+	released func(reopened bool)   // called when kept slots are free; see handlerReturned
+	limits   func(typ string) bool // whether a type is limited over the fleet
 }
 
 // slot is the state of an execution's slot. The mutex of the holdings guards it.
@@ -42,7 +43,7 @@ const (
 )
 
 func newHoldings(slots int) *holdings {
-	return &holdings{slots: slots, all: map[*execution]struct{}{}, byType: map[string]int{}, released: func(bool) {}}
+	return &holdings{slots: slots, all: map[*execution]struct{}{}, byType: map[string]int{}, released: func(bool) {}, limits: func(string) bool { return false }}
 }
 
 // add takes claimed executions in, to start in this order, those excepted whose time to
@@ -205,7 +206,9 @@ func (h *holdings) stalled(now, after time.Duration) bool {
 
 // handlerReturned frees the slot, never before the handler has returned. keep leaves it for
 // the next execution by the same permit, unless the end of this one is already written.
-// Otherwise next may have it, a type without a slot; given means that it was reserved for that.
+// Otherwise next may have it, a limited type that lacks a slot; given means that it was reserved for that.
+// Beside waiting tasks, limited types together have half of the slots, and one without any has the next
+// that another type frees.
 // reopened means that the execution's type was at its limit, so that no fetch looked for it.
 func (h *holdings) handlerReturned(x *execution, keep bool, next *handler) (reopened, given bool) {
 	h.mu.Lock()
@@ -220,8 +223,8 @@ func (h *holdings) handlerReturned(x *execution, keep bool, next *handler) (reop
 	x.slot = noSlot
 	reopened = h.free(x.h, 1)
 	if next != nil {
-		n := h.byType[next.typ]
-		some := 2*(n+1) <= h.slots || n == 0 && (x.h != next || len(h.buffer) == 0) // the only slot goes by turns
+		n, by := h.byType[next.typ], x.h == next || h.limits(x.h.typ)
+		some := 2*(h.ofLimited(next.typ)+1) <= h.slots || n == 0 && (!by || len(h.buffer) == 0)
 		if given = some && (next.limit == 0 || n < next.limit); given {
 			h.take(next, 1)
 		}
@@ -230,10 +233,21 @@ func (h *holdings) handlerReturned(x *execution, keep bool, next *handler) (reop
 }
 
 // mayKeep reports whether the next execution by the same permit may have the slot before waiting
-// tasks. Half of the slots are enough for a type, and a greater priority goes first. The caller
+// tasks. Half of the slots are enough for limited types, and a greater priority goes first. The caller
 // holds mu.
 func (h *holdings) mayKeep(x *execution) bool {
-	return len(h.buffer) == 0 || 2*h.byType[x.h.typ] <= h.slots && h.buffer[0].task.Priority <= x.task.Priority
+	return len(h.buffer) == 0 || 2*h.ofLimited(x.h.typ) <= h.slots && h.buffer[0].task.Priority <= x.task.Priority
+}
+
+// ofLimited is how many executions of limited types there are, of which typ is one. The caller holds mu.
+func (h *holdings) ofLimited(typ string) int {
+	n := h.byType[typ]
+	for other, held := range h.byType {
+		if other != typ && held > 0 && h.limits(other) {
+			n += held
+		}
+	}
+	return n
 }
 
 // free gives back n slots of executions of the handler's type. The caller holds mu.

@@ -57,7 +57,18 @@ func (c *Consumer) openPasses() {
 
 // passesOn reports whether the permit of an execution may pass on, which keeps its slot.
 func (c *Consumer) passesOn(x *execution) bool {
-	return x.ofType() != nil && c.gate.Passes(x.h.typ) && c.gate.Knows(x.h.typ) && !x.h.left.Load() && !c.waits(x.h.typ) && c.passes.opened()
+	return x.ofType() != nil && c.gate.Passes(x.h.typ) && c.gate.Knows(x.h.typ) && !x.h.left.Load() && !c.waits(x.h.typ) && c.passes.opened() && !c.owesTurn(x)
+}
+
+// owesTurn reports whether another limited type, of no lower priority, waits for a slot and has none: types with
+// backlogs that pass their slots on would never leave it one.
+func (c *Consumer) owesTurn(x *execution) bool {
+	next := c.passes.lacking(c)
+	if next == nil || next == x.h || c.held.ofType(next.typ) {
+		return false
+	}
+	priority, known := c.gate.Best(next.typ)
+	return known && priority >= x.task.Priority
 }
 
 // releasePermits gives back the permits of an execution that has ended. passOn lets that of its type
@@ -150,7 +161,8 @@ func (p *passes) lackNoLonger() (some bool) {
 	return some
 }
 
-// lacking returns the type that gets the next slot before waiting tasks, by priority; nil = none.
+// lacking returns the type that gets the next slot before waiting tasks, by priority, and then one that has none;
+// nil = none.
 func (p *passes) lacking(c *Consumer) (next *handler) {
 	if !p.lacks.Load() {
 		return nil
@@ -161,7 +173,8 @@ func (p *passes) lacking(c *Consumer) (next *handler) {
 	for h := range p.lack {
 		priority, known := c.gate.Best(h.typ)
 		starts := c.gate.Passes(h.typ) || !c.gate.Waiting(h.typ)
-		if known && starts && p.open && (priority > best || priority == best && next == nil) {
+		first := next == nil || !c.held.ofType(h.typ) && c.held.ofType(next.typ)
+		if known && starts && p.open && (priority > best || priority == best && first) {
 			next, best = h, priority
 		}
 	}
@@ -273,6 +286,9 @@ func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 	by := &hand{reserved: p.slots, left: p.permits}
 	slots := p.slots // including those that are used by then
 	defer func() {
+		if p.slots > 0 && slots > 0 {
+			c.passes.lackSlot(h) // nothing of what is known could start; a fetch may find others
+		}
 		c.held.release(h, slots)
 		c.gate.Return(limits.Grant{Permits: by.left})
 	}()

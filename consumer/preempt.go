@@ -19,7 +19,10 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed in
 	}
 	execID := claim.NewExecID()
 	l, release := c.judge(found, execID)
-	defer release()
+	defer func() {
+		release()
+		c.slotFreed()
+	}()
 	// First the tasks that this worker runs itself. Those that it leaves wake other workers,
 	// which would look at the same lapsed tasks.
 	took, err := c.takeOver(ctx, &l, execID)

@@ -199,7 +199,7 @@ func (p *passes) permitsOf(x *execution) (permits []lifecycle.Permit, wait bool)
 // that may begin now.
 func (c *Consumer) follow(x *execution, e *finish.End) bool {
 	p := &c.passes
-	if x.completing.Load() || c.waits(x.h.typ) || x.h.left.Load() || c.isStopping() {
+	if x.completing.Load() || c.waits(x.h.typ) || x.h.left.Load() || c.isStopping() || c.owesTurn(x) {
 		return false
 	}
 	p.mu.Lock()

@@ -6,7 +6,7 @@ import (
 )
 
 // SpecOf returns the definition of a stored rule, to be edited and passed to [Periodic.Update].
-// Its secrets are "***", which stands for the stored ones.
+// Its secrets, and the parts of a called URL that may be secret, are "***", which stands for the stored ones.
 func SpecOf(r *schedule.Rule) schedule.Spec {
 	s := rulespec.Of(r)
 	rulespec.HideSecrets(&s)

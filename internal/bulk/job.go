@@ -70,14 +70,14 @@ func (j *Job) check(now time.Time) (checked, error) {
 	refuse("step", j.Step != "", Retry)
 	refuse("change", j.Change != nil, Update)
 	if a.Name == Update.Name {
-		errs = append(errs, input.Under("change", checkChange(j.Change, now)))
+		errs = append(errs, input.Under("change", checkChange(f.Type, j.Change, now)))
 	}
 	j.Filter = FilterOf(f, where)
 	return checked{a, f, where}, errors.Join(errs...)
 }
 
-// checkChange finds what is wrong with a change of many tasks, and writes its times out.
-func checkChange(t *form.Task, now time.Time) error {
+// checkChange finds what is wrong with a change of many tasks, of one type unless typ is "", and writes its times out.
+func checkChange(typ string, t *form.Task, now time.Time) error {
 	if t == nil {
 		return input.Invalid("options", "or another field is required: what to change of the tasks")
 	}
@@ -90,7 +90,7 @@ func checkChange(t *form.Task, now time.Time) error {
 			errs = append(errs, input.Invalid(f.name, "cannot be changed"))
 		}
 	}
-	errs = append(errs, secret.CheckArgs(t.Args))
+	errs = append(errs, secret.CheckArgs(typ, t.Args))
 	if t.Options.Callback != nil {
 		errs = append(errs, input.Invalid("options.callback", "cannot be changed by a job: its secrets would be stored with the job"))
 	}

@@ -203,7 +203,7 @@ func viewOf(t *model.Task) (*JobState, error) {
 		Filter, Change       json.RawMessage
 	}
 	var p progress
-	err := codec.DecodeValue(secret.HideArgs(t.Args), &args)
+	err := codec.DecodeValue(secret.HideArgs(t.Type, t.Args), &args)
 	if saved := last(t.Result, t.Checkpoint); saved.Type != 0 && saved.Type != bson.TypeNull {
 		err = errors.Join(err, codec.DecodeValue(saved, &p))
 	}

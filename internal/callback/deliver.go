@@ -94,7 +94,7 @@ func extOf(life *model.Task) bson.RawValue {
 	if o := life.Origin; life.Type == httptarget.TaskType && o != nil && o.Tick != nil {
 		return o.Tick.Ext
 	}
-	return secret.HideArgs(life.Args)
+	return secret.HideArgs(life.Type, life.Args)
 }
 
 // flow calls the receiver of an event of a flow.

@@ -128,3 +128,35 @@ options: {callback: {success: {url: "http://h/"}, security: {type: aksk, ak: sho
 	require.Contains(t, s.ok("periodic", "apply", "-f", s.file(fmt.Sprintf(rule, "'***'", "'***'")+"description: d\n")).stdout, "n  changed")
 	require.Equal(t, before, sealed(), "what is not shown is kept")
 }
+
+func TestTheQueryOfATargetIsHiddenAndKept(t *testing.T) {
+	s := newSession(t)
+	file := func(token string) string {
+		return s.file("name: n\ncron: 0 0 1 1 *\nhttp: {url: \"https://h/?token=" + token + "&run={{run_id}}\"}\n---\nname: task\ncron: 0 0 1 1 *\ntype: http\nargs: {url: \"https://h/?token=" + token + "&run={{run_id}}\"}\n")
+	}
+	dry := s.ok("periodic", "apply", "-f", file("hunter2"), "--dry-run").stdout
+	outputs := []string{dry, s.ok("periodic", "apply", "-f", file("hunter2")).stdout}
+	yaml := s.ok("periodic", "list", "-o", "yaml").stdout
+	outputs = append(outputs, yaml, s.ok("periodic", "list", "-o", "json").stdout)
+	for _, name := range []string{"n", "task"} {
+		for _, format := range []string{"table", "json", "yaml"} {
+			outputs = append(outputs, s.ok("periodic", "show", name, "-o", format).stdout)
+		}
+	}
+	for _, out := range outputs {
+		require.Contains(t, out, "https://h/?token=***&run={{run_id}}")
+		require.NotContains(t, out, "hunter2")
+	}
+	require.Equal(t, 2, strings.Count(s.ok("periodic", "apply", "-f", s.file(yaml)).stdout, "unchanged"), "what is shown stands for what is stored")
+	changed := s.ok("periodic", "apply", "-f", file("hunter3")).stdout
+	require.Contains(t, changed, "  + http.url: what is not shown of it\n")
+	require.Contains(t, changed, "  + args.url: what is not shown of it\n")
+	require.NotContains(t, changed, "hunter")
+	s.fails(ExitUsage, []string{"http.url has *** for a part that is not shown"}, "periodic", "apply", "-f", s.file("name: new\ncron: '@daily'\nhttp: {url: \"https://h/?token=***\"}\n"))
+	s.fails(ExitUsage, []string{"args.url has *** for a part that is not shown"}, "periodic", "apply", "-f", s.file("name: new\ncron: '@daily'\ntype: http\nargs: {url: \"https://h/?token=***\"}\n"))
+	require.Contains(t, s.ok("periodic", "preview", "n").stdout, "20")
+
+	s.ok("send", "http", "--key", "k", "--args", `{"url": "https://h/?token=hunter2"}`)
+	require.Contains(t, s.ok("task", "show", "http/k").stdout, "https://h/?token=***")
+	s.fails(ExitUsage, []string{"args.url has ***"}, "task", "update", "http/k", "--args", `{"url": "https://h/?token=***"}`)
+}

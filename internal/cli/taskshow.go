@@ -95,7 +95,7 @@ func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time, tol
 	}
 	f.add("last error", t.ErrorInfo)
 	f.add("remark", t.Remark)
-	f.add("arguments", valueText(secret.HideArgs(t.Args)))
+	f.add("arguments", valueText(secret.HideArgs(t.Type, t.Args)))
 	if options := raw.Lookup("options"); options.Type != 0 {
 		f.add("options", valueText(secret.HideOptions(options)))
 	}

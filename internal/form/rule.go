@@ -127,8 +127,9 @@ func RuleOf(s *schedule.Spec) *Rule {
 	if out.Options = OptionsOf(&s.Options); s.Options.IsZero() {
 		out.Options = nil
 	}
-	out.Args = secret.HideArgsJSON(out.Args)
+	out.Args = secret.HideArgsJSON(s.Type, out.Args)
 	if s.HTTP != nil {
+		out.HTTP.URL = safetext.URL(s.HTTP.URL)
 		out.HTTP.Headers = secret.HideHeaders(s.HTTP.Headers)
 		for i := range out.HTTP.Keys {
 			out.HTTP.Keys[i].Secret = safetext.Hidden

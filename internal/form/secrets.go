@@ -25,7 +25,7 @@ func callbackKeys(c *model.Callback) []callback.Key {
 func hiddenURLs(path string, old, now *model.Callback) (changes []string) {
 	compare := func(name string, old, now *model.CallbackTarget) {
 		if old != nil && now != nil && old.URL != now.URL && safetext.URL(old.URL) == safetext.URL(now.URL) {
-			changes = append(changes, "+ "+path+"."+name+".url: what is not shown of it")
+			changes = append(changes, HiddenURL(path+"."+name+".url"))
 		}
 	}
 	if old != nil && now != nil {
@@ -34,6 +34,9 @@ func hiddenURLs(path string, old, now *model.Callback) (changes []string) {
 	}
 	return changes
 }
+
+// HiddenURL says that a file changes an address only in what is not shown of it.
+func HiddenURL(path string) string { return "+ " + path + ": what is not shown of it" }
 
 // GivenSecrets says which secrets a file sets. now has those that stay as they are stored, see
 // [secret.Box.KeepKeys].

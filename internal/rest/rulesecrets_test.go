@@ -86,3 +86,58 @@ func TestTheMaskOfACredentialIsNoArgumentOfATask(t *testing.T) {
 		require.Contains(t, refused[of.field], "give the secret itself", of.path)
 	}
 }
+
+// The target of a rule and the arguments of an http task are two ways to call a URL.
+func TestTheQueryOfACalledURLIsHiddenAndKept(t *testing.T) {
+	t.Parallel()
+	const url = "https://example.org/x?token=hush&run={{run_id}}"
+	const shown = "https://example.org/x?token=***&run={{run_id}}"
+	for _, c := range []struct{ field, rule string }{
+		{"http.url", `{"name": "nightly", "cron": %q, "http": {"url": %q, "headers": {"Authorization": "%s"}}}`},
+		{"args.url", `{"name": "nightly", "cron": %q, "type": "http", "args": {"url": %q, "headers": {"Authorization": "%s"}}}`},
+	} {
+		w := sealed(t)
+		created := w.do("POST", periodics, fmt.Sprintf(c.rule, "@daily", url, "Bearer word"))
+		definition := w.do("GET", nightly+"/definition", "")
+		require.Equal(t, shown, at(definition.body, c.field))
+		require.Equal(t, "unchanged", w.ok("POST", periodics+"/preview", definition.text)["result"])
+		require.Equal(t, "unchanged", w.ok("POST", periodics+"/preview", fmt.Sprintf(c.rule, "@daily", url, "Bearer word"))["result"])
+		changed := w.do("POST", periodics+"/preview", fmt.Sprintf(c.rule, "@daily", "https://example.org/x?token=other&run={{run_id}}", "***"))
+		require.Equal(t, []any{"+ " + c.field + ": what is not shown of it"}, changed.body["changes"])
+
+		put := w.as("If-Match", "*").do("PUT", nightly, fmt.Sprintf(c.rule, "@hourly", shown, "***"))
+		require.Equal(t, http.StatusOK, put.status, put.text)
+		raw, err := w.db.Collection("periodic_rules").FindOne(t.Context(), bson.D{}).Raw()
+		require.NoError(t, err)
+		require.Equal(t, url, raw.Lookup("task", "args", "url").StringValue())
+		for _, a := range []answer{created, definition, changed, put, w.do("GET", nightly, ""), w.do("GET", periodics, ""), w.do("GET", "/api/v1/audit", "")} {
+			require.NotContains(t, a.text, "hush")
+		}
+		for _, wrong := range []string{"https://evil.org/x?token=***&run={{run_id}}", "https://example.org/x?other=***"} {
+			refused := w.as("If-Match", "*").fails(http.StatusUnprocessableEntity, "PUT", nightly, fmt.Sprintf(c.rule, "@daily", wrong, "Bearer word"))
+			require.Equal(t, "body."+c.field+" has *** for a part that is not shown; give the whole address", refused["body."+c.field], wrong)
+		}
+	}
+}
+
+func TestTheQueryOfTheURLOfAnHTTPTaskIsHidden(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, typ := range []string{"http", "crawl"} {
+		w.ok("POST", "/api/v1/tasks", `{"type": "`+typ+`", "key": "k", "args": {"url": "https://example.org/?page=1"}}`)
+	}
+	require.Equal(t, "https://example.org/?page=***", at(w.ok("GET", "/api/v1/tasks/-/http/k", ""), "args.url"))
+	require.Equal(t, "https://example.org/?page=1", at(w.ok("GET", "/api/v1/tasks/-/crawl/k", ""), "args.url"), "a field of the caller's own")
+	const masked = `{"url": "https://example.org/?page=***"}`
+	for _, of := range []struct{ method, path, body, field string }{
+		{"POST", "/api/v1/tasks", `{"type": "http", "args": %s}`, "body.args.url"},
+		{"PATCH", "/api/v1/tasks/-/http/k", `{"args": %s}`, "body.args.url"},
+		{"POST", "/api/v1/bulk", `{"action": "update", "filter": {"type": "http"}, "change": {"args": %s}}`, "body.change.args.url"},
+	} {
+		refused := w.as("If-Match", "*").fails(http.StatusUnprocessableEntity, of.method, of.path, fmt.Sprintf(of.body, masked))
+		require.Contains(t, refused[of.field], "give the whole address", of.path)
+	}
+	started := w.as("Idempotency-Key", "once").do("POST", "/api/v1/bulk", `{"action": "update", "filter": {"type": "http"}, "change": {"args": {"url": "https://example.org/?page=2"}}}`)
+	require.Equal(t, "https://example.org/?page=***", at(started.body, "change.args.url"), started.text)
+	require.NotContains(t, w.do("GET", "/api/v1/tasks/-/mscheduler.bulk/once", "").text, "page=2")
+}

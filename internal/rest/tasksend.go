@@ -118,7 +118,7 @@ func (s *API) item(ctx context.Context, t *form.Task, place, idempotencyKey stri
 	}
 	item, err := t.Item(s.store.Local().Now())
 	if err == nil {
-		err = errors.Join((producer.Config{SecretKey: s.config.SecretKey}).Check(item.Type, item.Args, item.Options...), builtin.CheckArgs(item.Type, item.Args), secret.CheckArgs(item.Args))
+		err = errors.Join((producer.Config{SecretKey: s.config.SecretKey}).Check(item.Type, item.Args, item.Options...), builtin.CheckArgs(item.Type, item.Args), secret.CheckArgs(item.Type, item.Args))
 	}
 	return item, input.Renamed(err, func(field string) string { return "body." + place + form.OptionField(field) })
 }

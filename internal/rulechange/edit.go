@@ -75,6 +75,9 @@ func changes(s schedule.Spec, stored *schedule.Rule, box *secret.Box) []string {
 	if s.HTTP != nil {
 		lines = append(lines, form.GivenSecrets("http.keys", cmp.Or(old.HTTP, new(schedule.HTTPTarget)).Keys, s.HTTP.Keys)...)
 	}
+	if field := rulespec.HiddenURL(&s, &old); field != "" {
+		lines = append(lines, form.HiddenURL(field))
+	}
 	field, names := rulespec.GivenHeaders(&s, stored)
 	for _, name := range names {
 		lines = append(lines, "+ "+field+": the secret of "+name)

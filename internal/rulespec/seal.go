@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -16,10 +17,11 @@ import (
 // model.ErrInvalid and name the fields.
 func Seal(box *secret.Box, s schedule.Spec, stored *schedule.Rule) (schedule.Spec, error) {
 	s, kept := Keep(box, s, stored)
-	var errs [3]error
+	var errs [4]error
 	s.Options.Callback, errs[0] = box.SealCallback("callback", s.Options.Callback)
 	if s.HTTP != nil {
 		target := httptarget.Target(*s.HTTP)
+		errs[3] = secret.WholeURL("http.url", target.URL)
 		if errs[2] = target.CheckHeaders("http"); errs[2] == nil && kept == nil { // sealed ones cannot be judged
 			target.Headers, errs[2] = box.SealHeaders("http.headers", target.Headers)
 		}
@@ -43,6 +45,7 @@ func Keep(box *secret.Box, s schedule.Spec, stored *schedule.Rule) (schedule.Spe
 		s.Args, err = keptArgs(&s, stored)
 	case old.HTTP != nil:
 		target := *s.HTTP
+		target.URL = secret.KeepURL(target.URL, old.HTTP.URL)
 		target.Keys = box.KeepKeys(target.Keys, old.HTTP.Keys)
 		target.Headers, err = box.KeepHeaders("http.headers", target.Headers, old.HTTP.Headers, secret.Elsewhere(target.URL, old.HTTP.URL))
 		s.HTTP = &target
@@ -50,7 +53,7 @@ func Keep(box *secret.Box, s schedule.Spec, stored *schedule.Rule) (schedule.Spe
 	return s, err
 }
 
-// keptArgs returns the arguments with the hidden credentials of their headers as they are stored.
+// keptArgs returns the arguments with what is hidden of their headers and their URL as it is stored.
 func keptArgs(s *schedule.Spec, stored *schedule.Rule) (any, error) {
 	args, err := codec.EncodeValue("args", s.Args, maxArgsBytes)
 	if err != nil {
@@ -60,7 +63,7 @@ func keptArgs(s *schedule.Spec, stored *schedule.Rule) (any, error) {
 	if stored != nil && stored.Task.Type == s.Type {
 		old = stored.Task.Args
 	}
-	kept, err := secret.KeepArgs(args, old)
+	kept, err := secret.KeepArgs(s.Type, args, old)
 	return plain(kept), err
 }
 
@@ -85,15 +88,37 @@ func GivenHeaders(kept *schedule.Spec, stored *schedule.Rule) (field string, nam
 	return "args.headers", secret.GivenInArgs(args, old)
 }
 
+// calledURL returns the URL that the rule's tasks call, and the field that has it.
+func calledURL(s *schedule.Spec) (field, url string) {
+	if s.HTTP != nil {
+		return "http.url", s.HTTP.URL
+	}
+	args, err := codec.EncodeValue("args", s.Args, maxArgsBytes)
+	if err != nil {
+		return "", "" // Build says what is wrong with them
+	}
+	return "args.url", secret.CalledURL(s.Type, args)
+}
+
+// HiddenURL names the field of a URL that an edit changes only in what is not shown of it; "" = none. The
+// spec is one of [Keep].
+func HiddenURL(kept, old *schedule.Spec) string {
+	field, url := calledURL(kept)
+	if at, was := calledURL(old); at != field || was == url || safetext.URL(was) != safetext.URL(url) {
+		return ""
+	}
+	return field
+}
+
 // HideSecrets puts "***" in the place of the spec's secrets.
 func HideSecrets(s *schedule.Spec) {
 	s.Options.Callback = secret.HideCallback(s.Options.Callback)
 	if s.HTTP != nil {
 		target := *s.HTTP
-		target.Keys, target.Headers = secret.HideKeys(target.Keys), secret.HideHeaders(target.Headers)
+		target.URL, target.Keys, target.Headers = safetext.URL(target.URL), secret.HideKeys(target.Keys), secret.HideHeaders(target.Headers)
 		s.HTTP = &target
 	}
 	if args, err := codec.EncodeValue("args", s.Args, maxArgsBytes); err == nil {
-		s.Args = plain(secret.HideArgs(args))
+		s.Args = plain(secret.HideArgs(s.Type, args))
 	}
 }

@@ -2,15 +2,19 @@ package safetext
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
 )
 
 // Hidden stands where a secret would be shown.
 const Hidden = "***"
 
+// placeholder is a part of an address that each call fills, such as {{run_id}}: no secret.
+var placeholder = regexp.MustCompile(`^\{\{[^{}]*\}\}$`)
+
 // URL is an address as people may see it, wherever one is shown: with [Hidden]
 // for user and password, for the values of its query and for its fragment, which may be
-// secrets; of what is no address nothing is shown. Shown twice it is the same.
+// secrets; of what is no address nothing is shown. A placeholder stays. Shown twice it is the same.
 func URL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Opaque != "" {
@@ -30,6 +34,7 @@ func URL(raw string) string {
 		for i, p := range parts {
 			name, value, _ := strings.Cut(p, "=")
 			switch {
+			case placeholder.MatchString(value) || placeholder.MatchString(p):
 			case strings.Trim(value, "=") != "":
 				parts[i] = name + "=" + Hidden
 			case p != "": // a name without a value may be what is secret

@@ -17,22 +17,22 @@ import (
 )
 
 // HideArgsJSON is [HideArgs] for JSON.
-func HideArgsJSON(args []byte) []byte {
+func HideArgsJSON(typ string, args []byte) []byte {
 	v, err := codec.EncodeJSON("args", args, math.MaxInt32)
 	if len(args) == 0 || err != nil {
 		return nil
 	}
-	return codec.ValueJSON(HideArgs(v))
+	return codec.ValueJSON(HideArgs(typ, v))
 }
 
-// CheckArgs refuses arguments of a task whose headers have the mask of a hidden credential: nothing is stored that
-// it could stand for. Errors are model.ErrInvalid and name the header.
-func CheckArgs(args []byte) error {
+// CheckArgs refuses arguments of a task of the type that have the mask of a hidden credential, or of a hidden part
+// of the URL: nothing is stored that it could stand for. Errors are model.ErrInvalid and name the field.
+func CheckArgs(typ string, args []byte) error {
 	v, err := codec.EncodeJSON("args", args, math.MaxInt32)
 	if len(args) == 0 || err != nil {
 		return nil //nolint:nilerr // who stores them says what is wrong
 	}
-	_, err = KeepArgs(v, bson.RawValue{})
+	_, err = KeepArgs(typ, v, bson.RawValue{})
 	return err
 }
 
@@ -50,15 +50,22 @@ func GivenInArgs(args, stored bson.RawValue) (names []string) {
 	return names
 }
 
-// KeepArgs returns a task's arguments with the hidden credentials of their headers as they are stored.
-// They must be given for another host; if the arguments have no url, for any other arguments. Errors
-// are model.ErrInvalid and name the header.
-func KeepArgs(args, stored bson.RawValue) (bson.RawValue, error) {
+// KeepArgs returns the arguments of a task of the type with the hidden parts of their URL and the hidden
+// credentials of their headers as they are stored. Credentials must be given for another host; if the
+// arguments have no url, for any other arguments. Errors are model.ErrInvalid and name the field.
+func KeepArgs(typ string, args, stored bson.RawValue) (bson.RawValue, error) {
 	doc, was := document(args), document(stored)
 	known := http.Header{}
 	eachCredential(was, func(name, v string) string { known.Set(name, v); return v })
-	other := otherArgs(doc, was)
 	var errs []error
+	if callsURL(typ) {
+		edit(doc, func(_, url string) string {
+			url = KeepURL(url, CalledURL(typ, stored))
+			errs = append(errs, WholeURL("args.url", url))
+			return url
+		}, "url")
+	}
+	other := otherArgs(doc, was)
 	eachCredential(doc, func(name, v string) string {
 		switch kept := known.Get(name); {
 		case v != safetext.Hidden:
@@ -72,11 +79,20 @@ func KeepArgs(args, stored bson.RawValue) (bson.RawValue, error) {
 		}
 		return v
 	})
-	if doc == nil || len(errs) > 0 {
-		return args, errors.Join(errs...)
+	if err := errors.Join(errs...); doc == nil || err != nil {
+		return args, err
 	}
 	data, err := bson.Marshal(doc)
 	return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: data}, err
+}
+
+// CalledURL returns the URL that a task of the type calls; "" = it calls none.
+func CalledURL(typ string, args bson.RawValue) string {
+	if !callsURL(typ) {
+		return ""
+	}
+	url, _ := field(document(args), "url").(string)
+	return url
 }
 
 // otherArgs says what would get the credentials of the stored arguments, if that is not the same.

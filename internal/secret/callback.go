@@ -22,15 +22,21 @@ const maxBytes = 500
 func (b *Box) SealCallback(field string, c *model.Callback) (*model.Callback, error) {
 	var errs []error
 	for name, url := range urlsOf(c) {
-		if safetext.HidesPart(url) {
-			errs = append(errs, input.Invalid(field+"."+name+".url", "has "+safetext.Hidden+" for a part that is not shown; give the whole address"))
-		}
+		errs = append(errs, WholeURL(field+"."+name+".url", url))
 	}
 	keys, err := b.SealKeys(field+".security.keys", keysOf(c))
 	if err = errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
 	return withKeys(c, keys), nil
+}
+
+// WholeURL refuses a URL with a hidden part ([safetext.HidesPart]): nothing is stored that it could stand for.
+func WholeURL(field, url string) error {
+	if safetext.HidesPart(url) {
+		return input.Invalid(field, "has "+safetext.Hidden+" for a part that is not shown; give the whole address")
+	}
+	return nil
 }
 
 // SealKeys returns the keys with their secrets sealed, ready to be stored. A secret that is sealed

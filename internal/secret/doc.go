@@ -4,7 +4,7 @@
 //	callback.go  the secrets of a callback, and of other signed calls: sealed before anything
 //	             is written, kept where a change does not give them, opened by who signs
 //	headers.go   those of a call's headers
-//	args.go      those of headers among a task's arguments, which are stored as they are
+//	args.go      those of headers and of the URL among a task's arguments, which are stored as they are
 //	hide.go      hidden from everybody else
 //
 // A sealed text is "mss1.<key id>.<base64url of nonce and ciphertext>". The key id is a hash

@@ -10,6 +10,7 @@ import (
 // Hide replaces the secrets in a stored document, of a task, a type or a rule, by
 // [safetext.Hidden], and the ids of executions by [input.ShownExecID]. It changes the document in place.
 func Hide(doc bson.D) {
+	typ, _ := field(doc, "type").(string)
 	for _, e := range doc {
 		switch part := e.Value; e.Key {
 		case "options", "applied":
@@ -20,6 +21,12 @@ func Hide(doc bson.D) {
 			edit(part, ifSealed, "keys", "sk")
 			edit(part, ifCredential, "headers", "*")
 			edit(part, ifCredential, "change", "args", "headers", "*")
+			if callsURL(typ) {
+				edit(part, shownURL, "url")
+			}
+			if typ == "mscheduler.bulk" {
+				edit(part, shownURL, "change", "args", "url")
+			}
 		case "worker_states": // executions with the options of their claim
 			edit(part, shownExecID, "exec_id")
 			hideWithin(part)
@@ -28,6 +35,10 @@ func Hide(doc bson.D) {
 		}
 	}
 }
+
+// callsURL says whether tasks of the type call the URL in their arguments. The url of another type is
+// the caller's own.
+func callsURL(typ string) bool { return typ == "http" || typ == "mscheduler.http" }
 
 func hideWithin(part any) {
 	switch part := part.(type) {
@@ -76,18 +87,18 @@ func edit(v any, change func(name, text string) string, path ...string) {
 }
 
 // HideOptions returns a stored options document without secrets.
-func HideOptions(v bson.RawValue) bson.RawValue { return hideIn("options", v) }
+func HideOptions(v bson.RawValue) bson.RawValue { return hideIn("", "options", v) }
 
-// HideArgs returns a task's arguments without sealed secrets and the credentials in headers:
-// those of a call have some.
-func HideArgs(v bson.RawValue) bson.RawValue { return hideIn("args", v) }
+// HideArgs returns the arguments of a task of the type without sealed secrets, the credentials in headers
+// and what may be secret in the URL: those of a call have some.
+func HideArgs(typ string, v bson.RawValue) bson.RawValue { return hideIn(typ, "args", v) }
 
-// hideIn is [Hide] for one field of a document. Nothing of a damaged one is shown.
-func hideIn(field string, v bson.RawValue) bson.RawValue {
+// hideIn is [Hide] for one field of a document of the type. Nothing of a damaged one is shown.
+func hideIn(typ, field string, v bson.RawValue) bson.RawValue {
 	if v.Type != bson.TypeEmbeddedDocument {
 		return v
 	}
-	data, err := bson.Marshal(bson.D{{Key: field, Value: v}})
+	data, err := bson.Marshal(bson.D{{Key: "type", Value: typ}, {Key: field, Value: v}})
 	var doc bson.D
 	if err == nil {
 		err = bson.Unmarshal(data, &doc)

@@ -197,13 +197,13 @@ func TestNoDocumentOfARuleShowsASecret(t *testing.T) {
 
 	args, err := bson.Marshal(task)
 	require.NoError(t, err)
-	require.NotContains(t, HideArgs(bson.Raw(args).Lookup("args")).String(), "mss1.")
-	require.Contains(t, HideArgs(bson.Raw(args).Lookup("args")).String(), "http://h")
+	require.NotContains(t, HideArgs("mscheduler.http", bson.Raw(args).Lookup("args")).String(), "mss1.")
+	require.Contains(t, HideArgs("mscheduler.http", bson.Raw(args).Lookup("args")).String(), "http://h")
 	own := bson.D{{Key: "keys", Value: bson.A{bson.D{{Key: "sk", Value: "a caller's own"}}}}}
 	data, err = bson.Marshal(own)
 	require.NoError(t, err)
 	raw := bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: data}
-	require.Equal(t, raw, HideArgs(raw), "arguments that only look like it stay what they are")
+	require.Equal(t, raw, HideArgs("http", raw), "arguments that only look like it stay what they are")
 }
 
 func TestSecretsThatAreNotShownAreKeptByTheirAccessKey(t *testing.T) {
@@ -280,7 +280,7 @@ func TestHiddenCredentialsOfArgumentsAreKeptWhereNobodyElseGetsThem(t *testing.T
 		{args(nil, "h", "***"), args(nil, "h", "old"), args(nil, "h", "old")},
 		{value(nil), args(nil, "h", "old"), value(nil)},
 	} {
-		kept, err := KeepArgs(c.given, c.stored)
+		kept, err := KeepArgs("http", c.given, c.stored)
 		require.NoError(t, err)
 		require.Equal(t, c.want.String(), kept.String())
 	}
@@ -294,7 +294,7 @@ func TestHiddenCredentialsOfArgumentsAreKeptWhereNobodyElseGetsThem(t *testing.T
 		{args("http://h", "h", "***"), args(nil, "h", "old"), "for other arguments"},
 		{args("http://h", nil, "***"), value(nil), "args.headers.cookie is ***, the mask of a hidden secret"},
 	} {
-		_, err := KeepArgs(c.given, c.stored)
+		_, err := KeepArgs("http", c.given, c.stored)
 		require.ErrorIs(t, err, model.ErrInvalid)
 		require.ErrorContains(t, err, c.says)
 	}

@@ -72,7 +72,7 @@ func update(ctx context.Context, p *producer.Producer, id string, t *form.Task, 
 		if err != nil {
 			return nil, err
 		}
-		if err := errors.Join(builtin.CheckArgs(typ, it.Args), secret.CheckArgs(it.Args)); err != nil {
+		if err := errors.Join(builtin.CheckArgs(typ, it.Args), secret.CheckArgs(typ, it.Args)); err != nil {
 			return nil, err
 		}
 		it.Options = append(it.Options, producer.Args(it.Args))

@@ -2,7 +2,6 @@ package httpcall
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -83,10 +82,11 @@ func ValidURL(field, raw string) error {
 	if raw == "" {
 		return input.Invalid(field, "is empty; want an http or https URL")
 	}
-	u, err := url.Parse(raw)
+	fault := safetext.URLFault(raw)
+	u, _ := url.Parse(raw)
 	switch {
-	case err != nil:
-		return input.Invalid(field, "is not a URL: %v", errors.Unwrap(err)) // the URL itself may hold a password
+	case fault != "":
+		return input.Invalid(field, "%s; want an absolute http or https address", fault)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return input.Invalid(field, "is %q; want one that begins with http:// or https://", safetext.URL(raw))
 	case u.Hostname() == "":

@@ -37,9 +37,12 @@ func Callback(c *model.Callback) error {
 		if t.CallbackTarget == nil {
 			continue
 		}
-		u, err := url.Parse(t.URL)
+		fault := safetext.URLFault(t.URL)
+		u, _ := url.Parse(t.URL)
 		switch {
-		case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
+		case fault != "":
+			v.add(t.field+".url", "%s; want an absolute http or https address", fault)
+		case u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 			v.add(t.field+".url", "is %q; want an absolute http or https address", safetext.Clip(safetext.URL(t.URL), 200))
 		case u.User != nil:
 			v.add(t.field+".url", "is %q, with a user or a password, which would be visible to every reader; sign the callback instead (security: aksk)", safetext.Clip(safetext.URL(t.URL), 200))

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/model"
@@ -79,5 +80,22 @@ func TestAddressesWithAPasswordAreRefusedAndNotRepeated(t *testing.T) {
 		require.ErrorIs(t, err, model.ErrInvalid, raw)
 		require.ErrorContains(t, err, "callback.success.url")
 		require.NotContains(t, err.Error(), "hunter2", raw)
+	}
+}
+
+func TestTheReasonWhyATextIsNoURLRepeatsNothingOfIt(t *testing.T) {
+	for raw, want := range map[string]string{
+		"http://bob:hun/ter2@h":       "is not a URL: invalid port after host",
+		"http://bob:hunter2@h /":      "is not a URL: invalid character in host name",
+		"http://h/%hu?token=hunter2":  "is not a URL: invalid URL escape",
+		"http://h/\x7f?token=hunter2": "is not a URL: net/url: invalid control character in URL",
+		"bob:hunter2@h":               "does not begin with http:// or https://",
+	} {
+		for field, err := range map[string]error{
+			"callback.success.url": input.Callback(&model.Callback{Success: &model.CallbackTarget{URL: raw}}),
+			"args.url":             httpcall.ValidURL("args.url", raw),
+		} {
+			require.EqualError(t, err, field+" "+want+"; want an absolute http or https address", raw)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package safetext
 
 import (
+	"errors"
 	"net/url"
 	"regexp"
 	"strings"
@@ -47,6 +48,23 @@ func URL(raw string) string {
 		rest += "#" + Hidden
 	}
 	return rest
+}
+
+// quoted is a part of an address in an error about it.
+var quoted = regexp.MustCompile(` "(\\.|[^"\\])*"`)
+
+// URLFault says why a text is no http or https address of which [URL] shows anything, without repeating a
+// part of it; "" = it is one, or its scheme or host is wrong.
+func URLFault(raw string) string {
+	u, err := url.Parse(raw)
+	switch ue := (*url.Error)(nil); {
+	case errors.As(err, &ue):
+		return "is not a URL: " + quoted.ReplaceAllString(ue.Err.Error(), "")
+	case u.Opaque != "":
+		return "does not begin with http:// or https://"
+	default:
+		return ""
+	}
 }
 
 // HidesPart says whether a part of the address is [Hidden] in place of what it is, as

@@ -15,6 +15,8 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -299,4 +301,25 @@ func TestLimitedOrdersAreShippedOneByOneForEachCustomer(t *testing.T) {
 	require.Equal(t, model.StatusFailure, failed.Status)
 	stop()
 	require.NoError(t, <-ended)
+}
+
+// ScheduleWelcome makes a rule that sends a task each night. A service calls it when it starts.
+func ScheduleWelcome(ctx context.Context, rules *periodic.Periodic) error {
+	enabled := true
+	_, err := rules.Apply(ctx, schedule.Spec{
+		Name: "welcome", Cron: "0 30 2 * * *", Timezone: "Europe/Berlin", Enabled: &enabled,
+		Type: Welcome.Name(), Args: WelcomeArgs{User: "ann"},
+	})
+	return err
+}
+
+func TestARuleInCodeIsMadeOnce(t *testing.T) {
+	rules, err := periodic.New(periodic.Config{Database: mstest.DB(t)})
+	require.NoError(t, err)
+	require.NoError(t, ScheduleWelcome(t.Context(), rules))
+	require.NoError(t, ScheduleWelcome(t.Context(), rules))
+	r, err := rules.Named(t.Context(), "", "welcome")
+	require.NoError(t, err)
+	require.Equal(t, schedule.StatusOnline, r.Status)
+	require.EqualValues(t, 1, r.Version)
 }

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -64,19 +62,4 @@ func TestTheDigestIsSentEachNight(t *testing.T) {
 	}))
 	report := mstest.Drain(t, c, mstest.SkipTime(), mstest.With(engine.Drain))
 	require.Equal(t, 2, report.Succeeded)
-}
-
-func TestTheServiceEndsWithoutAnErrorWhenItIsStopped(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context()) // as SIGTERM does
-	db := mstest.DB(t)
-	ended := make(chan error, 1)
-	go func() { ended <- work(ctx, db) }()
-	rules, err := periodic.New(periodic.Config{Database: db})
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { // it has begun
-		_, err := rules.Named(t.Context(), "", Digest("").Name)
-		return err == nil
-	}, time.Minute, 10*time.Millisecond)
-	stop()
-	require.NoError(t, <-ended)
 }

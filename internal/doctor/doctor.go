@@ -285,6 +285,7 @@ func (d *doctor) workers(ctx context.Context) {
 	}
 	all = slices.DeleteFunc(all, func(w store.Worker) bool { return !w.Alive(d.now) })
 	alive := len(all)
+	d.sharedIDs(all)
 	all = slices.DeleteFunc(all, func(w store.Worker) bool { return w.Draining })
 	for i := range all {
 		for _, t := range all[i].Types {
@@ -312,6 +313,17 @@ func (d *doctor) workers(ctx context.Context) {
 		}
 	}
 	d.dueTasks(ctx, due, served)
+}
+
+// sharedIDs names live workers whose ids several processes use.
+func (d *doctor) sharedIDs(alive []store.Worker) {
+	for i := range alive {
+		w := &alive[i]
+		if other := w.SharedBy(); other != nil {
+			d.warn("worker ids", fmt.Sprintf("several processes use the worker id %s: pid %d on %s, and pid %d on %s", w.ID, other.PID, other.Host, w.PID, w.Host),
+				"give each process its own worker id")
+		}
+	}
 }
 
 // callbacks says whether somebody delivers those that types and rules have. Those of single

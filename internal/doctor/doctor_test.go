@@ -38,6 +38,33 @@ func TestAnArbiterThatMakesTheLossOfOneMemberAnOutageIsNamed(t *testing.T) {
 	}
 }
 
+func TestAWorkerIDOfSeveralLiveProcessesIsNamed(t *testing.T) {
+	st, err := store.Open(store.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	require.NoError(t, st.Ready(t.Context()))
+	beat := func(process string, pid int, first bool) {
+		t.Helper()
+		_, err := st.Workers.Beat(t.Context(), store.Worker{ID: "w", Process: process, Host: "host" + process, PID: pid}, first)
+		require.NoError(t, err)
+	}
+	findings := func() (out []doctor.Finding) {
+		for _, f := range doctor.Examine(t.Context(), doctor.Config{Store: st, Text: error.Error}).Findings {
+			if f.Check == "worker ids" {
+				out = append(out, f)
+			}
+		}
+		return out
+	}
+	beat("A", 7, true)
+	beat("B", 8, true)
+	require.Empty(t, findings(), "B may have replaced A")
+	beat("A", 7, false)
+	require.Equal(t, []doctor.Finding{{
+		Check: "worker ids", State: "warn", Detail: "several processes use the worker id w: pid 8 on hostB, and pid 7 on hostA",
+		Advice: "give each process its own worker id",
+	}}, findings())
+}
+
 // replicaSet rewrites the answers of the embedded server to those of a replica set with so many members.
 func replicaSet(command string, answer bson.Raw, hosts, passives, arbiters int) bson.Raw {
 	var doc bson.D

@@ -4,6 +4,7 @@ package presence
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -33,9 +34,11 @@ type Config struct {
 // Fleet, Rank and Met, which are safe for concurrent use.
 type Presence struct {
 	cfg   Config
+	id    string        // of this process
 	beat  clock.Instant // the last heartbeat that was answered
 	types []string      // that it told
 	known bool          // a heartbeat of this process was answered
+	warns clock.Seldom
 
 	draining bool // that it told
 	fleet    atomic.Int64
@@ -64,7 +67,7 @@ func PollPause(fleet int) time.Duration {
 }
 
 // New returns the Presence of a worker that nobody knows yet.
-func New(cfg Config) *Presence { return &Presence{cfg: cfg} }
+func New(cfg Config) *Presence { return &Presence{cfg: cfg, id: rand.Text()} }
 
 // Fleet is how many live workers serve one of the worker's types, this one included; 0 = they
 // were not counted yet.
@@ -97,12 +100,17 @@ func (p *Presence) Beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, health.CallTimeout)
 	defer cancel()
 	worker, began := p.cfg.Worker(), p.cfg.Clock.Monotonic()
-	asks, err := p.cfg.Store.Workers.Beat(ctx, worker, !p.known)
+	worker.Process = p.id
+	stored, err := p.cfg.Store.Workers.Beat(ctx, worker, !p.known)
 	if err != nil {
 		return err
 	}
 	p.known = true
-	p.cfg.Asked(asks)
+	p.cfg.Asked(stored.Drain)
+	if other := stored.SharedBy(); other != nil && p.warns.Again(worker.ID, p.cfg.Clock) {
+		p.cfg.Log.Warn().Str("other_host", other.Host).Int("other_pid", other.PID).
+			Msg("another live process uses the id of this worker; give each process its own worker id")
+	}
 	if ago, ok := p.cfg.Store.Clock.Jumped(input.MinWorkerTimeout / claim.MarginShare); ok && ago <= p.cfg.Clock.Monotonic()-began {
 		p.cfg.Log.Warn().Msg("the database and this machine measured different elapsed times; takeovers of short leases are postponed")
 	}

@@ -1,6 +1,8 @@
 package presence
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,4 +78,65 @@ func TestAWorkerThatMeetsOthersCountsThemAgainSoon(t *testing.T) {
 	}
 	require.LessOrEqual(t, waits[0], 2*firstEarly)
 	require.GreaterOrEqual(t, waits[9], store.HeartbeatInterval-time.Second, "ever more rarely, until each heartbeat is enough: %v", waits)
+}
+
+// Two processes with one worker id write one document, so each hides the other.
+func TestAProcessWarnsOfAnotherThatUsesItsWorkerID(t *testing.T) {
+	first, st, later := fleet(t)
+	var lines bytes.Buffer
+	process := func(pid int) *Presence {
+		cfg := first.cfg
+		cfg.Log = zerolog.New(&lines)
+		cfg.Worker = func() store.Worker {
+			return store.Worker{ID: "b", Host: "machine", PID: pid, Types: []string{"t"}}
+		}
+		return New(cfg)
+	}
+	warned := func() int {
+		later.by += store.HeartbeatInterval
+		n := strings.Count(lines.String(), "another live process uses the id of this worker")
+		lines.Reset()
+		return n
+	}
+	beat := func(p *Presence) {
+		t.Helper()
+		require.NoError(t, p.Beat(t.Context()))
+	}
+	shared := func() bool {
+		w, err := st.Workers.Known(t.Context(), "b")
+		require.NoError(t, err)
+		return w.SharedBy() != nil
+	}
+
+	killed, a := process(7), process(8)
+	beat(killed)
+	beat(killed)
+	beat(a)
+	beat(a)
+	require.Zero(t, warned(), "it has replaced the one that was killed")
+	require.False(t, shared())
+
+	b := process(9)
+	beat(b)
+	require.Zero(t, warned(), "the first heartbeat may be that of a restart")
+	beat(a)
+	require.Contains(t, lines.String(), `"other_host":"machine","other_pid":9`)
+	require.Equal(t, 1, warned())
+	require.True(t, shared())
+	beat(a)
+	require.Zero(t, warned())
+	require.False(t, shared())
+	beat(b)
+	require.Equal(t, 1, warned(), "each of them warns")
+	beat(a)
+	require.Equal(t, 1, warned(), "again after a minute")
+	beat(b)
+	beat(a)
+	require.Equal(t, 1, warned(), "once a minute")
+
+	require.NoError(t, st.Workers.Remove(t.Context(), "b"))
+	beat(a)
+	beat(a)
+	require.Zero(t, warned(), "the other one has stopped")
+	require.False(t, shared())
 }

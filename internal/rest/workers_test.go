@@ -31,9 +31,9 @@ func TestAWorkerIsDrainedAndResumed(t *testing.T) {
 	require.Equal(t, true, at(got, "drain.stop"))
 	require.Equal(t, false, at(got, "drain.heard"))
 	require.IsType(t, 0., got["clock_error_ms"])
-	asks, err := st.Workers.Beat(t.Context(), worker, false)
+	heard, err := st.Workers.Beat(t.Context(), worker, false)
 	require.NoError(t, err)
-	require.True(t, asks.Stop)
+	require.True(t, heard.Drain.Stop)
 	worker.Draining = true
 	require.NoError(t, st.Workers.Heartbeat(t.Context(), worker))
 	require.Equal(t, true, at(w.ok("GET", "/api/v1/workers", ""), "workers.1.drain.heard"))

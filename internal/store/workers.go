@@ -37,9 +37,29 @@ type Worker struct {
 	// heartbeat before; negative = behind, nil = not known yet.
 	ClockError *int64 `bson:"clock_error_ms,omitempty"`
 
+	// Process tells apart the processes that write documents of one id; "" = the writer is not noted.
+	Process string   `bson:"-"`
+	Writers []Writer `bson:"writers,omitempty"` // of the last two heartbeats, the later one last
+
 	Drain    *Drain `bson:"drain,omitempty"`    // what an operator has asked it for; nil = nothing
 	Draining bool   `bson:"draining,omitempty"` // it has heard of that, and claims nothing
 	NoDrain  bool   `bson:"no_drain,omitempty"` // it takes no such requests
+}
+
+// Writer is the process that wrote a heartbeat.
+type Writer struct {
+	Process string `bson:"process"`
+	Host    string `bson:"host"`
+	PID     int    `bson:"pid"`
+}
+
+// SharedBy returns another process that uses the id of the worker: it wrote the heartbeat before the last one.
+// nil = none is known. A process that has replaced another shares its id with nobody.
+func (w *Worker) SharedBy() *Writer {
+	if n := len(w.Writers); n > 1 && w.Writers[n-2].Process != w.Writers[n-1].Process {
+		return &w.Writers[n-2]
+	}
+	return nil
 }
 
 // Drain asks a worker to claim nothing more and to finish what it holds. It is for one process: it ends with that, and
@@ -89,7 +109,7 @@ func (w *Worker) Takes(t *model.Task) bool {
 func (s *Workers) Pulls(ctx context.Context, id string, types []string, only *lifecycle.Conditions) error {
 	set := bson.D{d("types", append([]string{}, types...)), d("concurrency", 0), d("running", 0), d("stream", Pulling), d("no_drain", true)}
 	var unset bson.D
-	for _, field := range []string{"host", "pid", "version", "started_at", "clock_error_ms", "drain", "draining"} {
+	for _, field := range []string{"host", "pid", "version", "started_at", "clock_error_ms", "writers", "drain", "draining"} {
 		unset = append(unset, d(field, ""))
 	}
 	if only != nil {
@@ -121,9 +141,10 @@ func (s *Workers) Heartbeat(ctx context.Context, w Worker) error {
 	return err
 }
 
-// Beat is [Workers.Heartbeat] of a worker that can be drained: it returns what an operator asks it for, nil = nothing.
-// With the first one of a process a request to an earlier process of the same id is over. Index: _id.
-func (s *Workers) Beat(ctx context.Context, w Worker, first bool) (*Drain, error) {
+// Beat is [Workers.Heartbeat] of a worker that can be drained: it returns the document, which has what an operator
+// asks for and who wrote it before. With the first one of a process a request to an earlier process of the same id is
+// over, and so is what the earlier process wrote. Index: _id.
+func (s *Workers) Beat(ctx context.Context, w Worker, first bool) (*Worker, error) {
 	asked := clock.Read(s.local)
 	set := bson.D{d("host", w.Host), d("pid", w.PID), d("version", w.Version), d("types", w.Types),
 		d("concurrency", w.Concurrency), d("running", w.Running), d("stream", w.Stream)}
@@ -144,7 +165,16 @@ func (s *Workers) Beat(ctx context.Context, w Worker, first bool) (*Drain, error
 	if first {
 		unset = append(unset, d("drain", ""))
 	}
-	update := append(beats(), setAndUnset(set, unset)...)
+	update := beats()
+	writer := Writer{w.Process, w.Host, w.PID}
+	switch {
+	case w.Process == "":
+	case first:
+		set = append(set, d("writers", []Writer{writer}))
+	default:
+		update = append(update, d("$push", bson.D{d("writers", bson.D{d("$each", []Writer{writer}), d("$slice", -2)})}))
+	}
+	update = append(update, setAndUnset(set, unset)...)
 	var doc Worker
 	err := s.workers.FindOneAndUpdate(ctx, bson.D{d("_id", w.ID)}, update, returnAfter().SetUpsert(true)).Decode(&doc)
 	if err != nil {
@@ -154,7 +184,7 @@ func (s *Workers) Beat(ctx context.Context, w Worker, first bool) (*Drain, error
 	if doc.StartedAt.IsZero() {
 		_, err = s.workers.UpdateOne(ctx, bson.D{d("_id", w.ID)}, bson.D{d("$set", bson.D{d("started_at", doc.HeartbeatAt)})})
 	}
-	return doc.Drain, explain(err, "writing the worker's heartbeat")
+	return &doc, explain(err, "writing the worker's heartbeat")
 }
 
 // AskToDrain asks a live worker to claim nothing more, see [Drain]; its next heartbeat tells it. A later request

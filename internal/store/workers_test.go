@@ -46,9 +46,9 @@ func TestOnlyALiveWorkerThatIsKnownIsAskedToDrain(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Ready(t.Context()))
 	w := store.Worker{ID: "w", Types: []string{"a"}}
-	asks, err := s.Workers.Beat(t.Context(), w, true)
+	heard, err := s.Workers.Beat(t.Context(), w, true)
 	require.NoError(t, err)
-	require.Nil(t, asks)
+	require.Nil(t, heard.Drain)
 	now := s.Clock.Now()
 
 	_, err = s.Workers.AskToDrain(t.Context(), "nobody", store.Drain{}, now)
@@ -66,10 +66,10 @@ func TestOnlyALiveWorkerThatIsKnownIsAskedToDrain(t *testing.T) {
 	doc, err = s.Workers.AskToDrain(t.Context(), "w", store.Drain{Note: "b", By: "bob"}, now)
 	require.NoError(t, err)
 	require.False(t, doc.Drain.Stop, "the later request counts")
-	asks, err = s.Workers.Beat(t.Context(), w, false)
+	heard, err = s.Workers.Beat(t.Context(), w, false)
 	require.NoError(t, err)
-	require.Equal(t, &store.Drain{Note: "b", By: "bob", At: asks.At}, asks)
-	require.WithinDuration(t, now, asks.At, time.Minute)
+	require.Equal(t, &store.Drain{Note: "b", By: "bob", At: heard.Drain.At}, heard.Drain)
+	require.WithinDuration(t, now, heard.Drain.At, time.Minute)
 	w.Draining = true
 	_, err = s.Workers.Beat(t.Context(), w, false)
 	require.NoError(t, err)
@@ -77,9 +77,9 @@ func TestOnlyALiveWorkerThatIsKnownIsAskedToDrain(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, doc.Draining, "it has not heard yet")
 	w.Draining = false
-	asks, err = s.Workers.Beat(t.Context(), w, false)
+	heard, err = s.Workers.Beat(t.Context(), w, false)
 	require.NoError(t, err)
-	require.Nil(t, asks)
+	require.Nil(t, heard.Drain)
 	doc, err = s.Workers.Get(t.Context(), "w")
 	require.NoError(t, err)
 	require.False(t, doc.Draining)

@@ -141,11 +141,11 @@ func (p planner) begun(ctx context.Context, rules []*schedule.Rule) (map[string]
 	}
 	begun := map[string]bool{}
 	for some := range slices.Chunk(ids, perCommand) {
-		executing, err := p.store.Tasks.Executing(ctx, some)
+		tasks, err := p.store.Tasks.Begun(ctx, some)
 		if err != nil {
 			return nil, err
 		}
-		for _, id := range executing {
+		for _, id := range tasks {
 			begun[runs[id]] = true
 		}
 	}

@@ -92,8 +92,8 @@ func (s *Tasks) lives(ctx context.Context, ids []string, of map[string]*OutboxLi
 	return out, size + more, err
 }
 
-// Executing are those of the given tasks that a worker holds; at most a few thousand ids.
-// Index: _id.
-func (s *Tasks) Executing(ctx context.Context, ids []string) ([]string, error) {
-	return readIDs(ctx, s.tasks, "looking for runs that have begun", bson.D{d("_id", in(ids)), d("status", model.StatusExecuting)})
+// Begun are those of the given tasks that a worker holds, or that wait for their retry; at most a few
+// thousand ids. Index: _id.
+func (s *Tasks) Begun(ctx context.Context, ids []string) ([]string, error) {
+	return readIDs(ctx, s.tasks, "looking for runs that have begun", bson.D{d("_id", in(ids)), d("status", in([]model.Status{model.StatusExecuting, model.StatusError}))})
 }

@@ -27,6 +27,8 @@ func RunStatusOf(t *model.Task) (s schedule.RunStatus, info string) {
 			}
 		}
 		return schedule.RunRunning, ""
+	case model.StatusError: // it has been begun, and waits for its retry
+		return schedule.RunRunning, t.ErrorInfo
 	default:
 		return schedule.RunScheduled, t.ErrorInfo
 	}

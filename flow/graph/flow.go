@@ -79,6 +79,7 @@ type Flow struct {
 	// What follows is of streams.
 	Scene     string    `bson:"scene,omitempty"`
 	Group     string    `bson:"group,omitempty"`
+	First     string    `bson:"first,omitempty"`      // the first node of the chain; it may be deleted by now
 	Appended  int64     `bson:"appended,omitempty"`   // the number of the last node that was appended
 	Trimmed   int       `bson:"trimmed,omitempty"`    // nodes of the chain before Nodes; no plan is about them
 	Backlog   bool      `bson:"backlog,omitempty"`    // nodes wait to be linked, and there is no room

@@ -391,13 +391,13 @@ func TestAStreamIsAppendedToListedResolvedAndOpened(t *testing.T) {
 	s.eventually("the stream is closed", func() bool {
 		return strings.Contains(s.ok("flow", "lines").stdout, "FINISH, closed")
 	})
-	require.Regexp(t, `(?m)^orders/4711 +FINISH, closed +0 +1 +- +- +3 +3 +node c failed and ends the stream$`, s.ok("flow", "lines").stdout)
+	require.Regexp(t, `(?m)^orders/4711 +FINISH, closed +0 +1 +- +- +a +d +3 +3 +node c failed and ends the stream$`, s.ok("flow", "lines").stdout)
 	r = s.run("flow", "append", "orders", "4711", "--type", "exec")
 	require.Equal(t, ExitRefused, r.code)
 	require.Contains(t, r.stderr, "the stream is closed")
 	require.Contains(t, s.ok("flow", "open", "orders", "4711").stdout, "orders/4711  RUNNING")
 	s.eventually("the stream is idle", func() bool { return !strings.Contains(s.ok("flow", "lines").stdout, "orders/4711") })
-	require.Regexp(t, `(?m)^orders/4711 +RUNNING +0 +0 +- +- +4 +4 +-$`, s.ok("flow", "lines", "--all").stdout)
+	require.Regexp(t, `(?m)^orders/4711 +RUNNING +0 +0 +- +- +a +d +4 +4 +-$`, s.ok("flow", "lines", "--all").stdout)
 	var shown struct {
 		Kind   string
 		Counts map[string]int

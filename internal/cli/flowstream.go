@@ -283,8 +283,9 @@ func noStream(id string, err error) error {
 const flowLinesHelp = `List streams that have something to do, or that are closed, by their names.
 
 INIT is the number of nodes not linked yet. WAIT is the number of linked nodes that wait for their
-predecessor. NODE is the node that may run, or waits for a person, and SINCE says since when. 5M and
-1H are the numbers of nodes that ended within the last five minutes and within the last hour.`
+predecessor. NODE is the node that may run, or waits for a person, and SINCE says since when. FIRST
+and LAST are the first and the last node of the chain. 5M and 1H are the numbers of nodes that ended
+within the last five minutes and within the last hour.`
 
 func (f *flowsCommand) lines() *cobra.Command {
 	var limit int
@@ -305,7 +306,7 @@ func (f *flowsCommand) lines() *cobra.Command {
 
 func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, limit int) error {
 	views, unread := []view.Stream{}, store.Unread{}
-	t := newTable("STREAM", "STATUS", "INIT", "WAIT", "NODE", "SINCE", "5M", "1H", "WHY")
+	t := newTable("STREAM", "STATUS", "INIT", "WAIT", "NODE", "SINCE", "FIRST", "LAST", "5M", "1H", "WHY")
 	for after, more := "", true; more && len(views) < limit; {
 		docs, broken, err := c.store.Flows.Streams(ctx, after, limit)
 		if err != nil {
@@ -346,7 +347,7 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 			if !v.At.IsZero() {
 				since = human.Relative(v.At, c.at)
 			}
-			t.add(v.Stream, status, fmt.Sprint(v.Init), fmt.Sprint(v.Wait), node, since, fmt.Sprint(*v.Ended5), fmt.Sprint(*v.Ended1), human.OneLine(v.Reason, 80))
+			t.add(v.Stream, status, fmt.Sprint(v.Init), fmt.Sprint(v.Wait), node, since, v.First, v.Last, fmt.Sprint(*v.Ended5), fmt.Sprint(*v.Ended1), human.OneLine(v.Reason, 80))
 		}
 		more = len(docs)+len(broken) == limit
 	}

@@ -56,7 +56,7 @@ var tables = map[string]tableOf{
 	"chain":   {path: "/streams%s/nodes", field: "nodes", keep: keepsNode, columns: []string{"position", "node", "status", "type", "since", "started_at", "ended_at", "reason", "error_info", "life", "task_id", "output"}},
 	"results": {path: "/plans%s/results", field: "results", filters: []string{"sort"}, columns: []string{"step", "try", "plan_time", "worker", "state", "at", "result", "error_info"}},
 	"streams": {path: "/streams", field: "streams", filters: []string{"all", "status"},
-		columns: []string{"stream", "status", "closed", "init", "wait", "ended_5m", "ended_1h", "node", "node_status", "since", "reason"}},
+		columns: []string{"stream", "status", "closed", "init", "wait", "ended_5m", "ended_1h", "first", "last", "node", "node_status", "since", "reason"}},
 }
 
 // asked is the query for a page of the list: what the page's own query says of it.

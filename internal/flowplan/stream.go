@@ -130,6 +130,9 @@ func (s *step) link(nodes []*graph.Node) {
 	Chain(s.Flow)
 	s.index()
 	at := s.Trimmed + first
+	if at == 0 {
+		s.First = nodes[0].Node
+	}
 	s.plans = map[int]int{} // what was planned is of nodes before these, and the places have moved
 	s.Planned = append(s.Planned, graph.Planned{ID: "link-" + strconv.FormatInt(s.Rev, 10), Node: at, N: len(nodes), Do: DoLink, Links: nodes})
 	s.dirty[first] = true

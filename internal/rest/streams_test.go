@@ -41,6 +41,9 @@ func TestNodesAreAppendedToAStreamAndRun(t *testing.T) {
 	}, testdb.Patience, 5*time.Millisecond)
 	require.Equal(t, "orders/17/a", got["stream"])
 	require.Equal(t, "a READY", fmt.Sprint(got["node"], " ", got["node_status"]))
+	w.until(decide, stream, "own", "WAIT")
+	got = w.ok("GET", stream, "")
+	require.Equal(t, "a own", fmt.Sprint(got["first"], " ", got["last"]))
 	require.Contains(t, fmt.Sprint(w.ok("GET", stream+"/nodes/b/explain", "")["explanation"]), "a")
 
 	w.until(decide, stream, "a", "SUCCESS", "t")
@@ -132,6 +135,9 @@ func TestANodeIsExplainedBeforeItIsLinkedAndAfterItHasLeftItsStream(t *testing.T
 	w.until(decide, stream, "b", "SUCCESS", "t")
 	w.ok("POST", stream+"/nodes", `{"nodes": [{"id": "c", "type": "t"}, {"id": "d", "type": "t"}]}`)
 	w.until(decide, stream, "a", "") // it has left
+	got := w.ok("GET", stream, "")
+	require.Equal(t, "a", got["first"], "of the chain, not of what is left of it")
+	require.Equal(t, "d", got["last"])
 	explained = w.ok("GET", stream+"/nodes/a/explain", "")
 	require.Equal(t, "SUCCESS", explained["status"])
 	require.Equal(t, "-/t/stream:s/g:a", explained["task_id"])

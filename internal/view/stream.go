@@ -14,6 +14,8 @@ type Stream struct {
 	Closed bool             `json:"closed"`
 	Init   int64            `json:"init" doc:"nodes that are not linked to the chain yet; one that is being linked may count here and in wait for a moment"`
 	Wait   int              `json:"wait" doc:"linked nodes that wait for the one before them"`
+	First  string           `json:"first,omitempty" doc:"the first node of the chain, even if it is deleted; absent until a node is linked"`
+	Last   string           `json:"last,omitempty" doc:"the last linked node; it changes with each link"`
 	Node   string           `json:"node,omitempty" doc:"the node that may run, or waits for a person"`
 	Is     graph.NodeStatus `json:"node_status,omitempty" enum:"READY,PENDING"`
 	Since  string           `json:"since,omitempty" format:"date-time" doc:"since when the node has its status"`
@@ -25,7 +27,10 @@ type Stream struct {
 
 // StreamOf is a stream; init is how many of its nodes are to be linked.
 func StreamOf(doc *graph.Flow, init int64) Stream {
-	v := Stream{Stream: doc.ID, Status: doc.Status, Closed: doc.Closed, Reason: doc.Reason, Init: init}
+	v := Stream{Stream: doc.ID, Status: doc.Status, Closed: doc.Closed, Reason: doc.Reason, Init: init, First: doc.First}
+	if n := len(doc.Nodes); n > 0 {
+		v.Last = doc.Nodes[n-1].ID
+	}
 	for i := range doc.States {
 		switch st := &doc.States[i]; st.Status {
 		case graph.NodeWait:

@@ -3,6 +3,7 @@ package consumer
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -21,6 +22,8 @@ import (
 type mixed struct {
 	model.TaskType
 	work time.Duration
+
+	perLot, local int
 }
 
 // atMost is how many of its tasks a second may run in that many slots.
@@ -132,25 +135,113 @@ func TestLimitedTypesShareTheSlots(t *testing.T) {
 	}
 }
 
-// MSCHEDULER_MIX_SEED=7 repeats one, MSCHEDULER_MIX_SEEDS=200 has so many.
-func TestNoTypeStarvesWhateverTheLimitsOfTheOthers(t *testing.T) {
+// mixes are the seeds of a test: MSCHEDULER_MIX_SEED=7 repeats one, MSCHEDULER_MIX_SEEDS=200 has so many.
+func mixes(t *testing.T, n, short int) iter.Seq[int] {
+	t.Helper()
 	setting := func(name string, otherwise int) int {
 		n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
 		require.NoError(t, err)
 		return n
 	}
-	seeds := 12
-	if testing.Short() {
-		seeds = 3
+	first := setting("MSCHEDULER_MIX_SEED", 0)
+	switch {
+	case first > 0:
+		n = 1
+	case testing.Short():
+		n = short
 	}
-	seed := setting("MSCHEDULER_MIX_SEED", 0)
-	if seed > 0 {
-		seeds = 1
+	n = setting("MSCHEDULER_MIX_SEEDS", n)
+	return func(yield func(int) bool) {
+		for i := range n {
+			if !yield(max(first, 1) + i) {
+				return
+			}
+		}
 	}
-	for i := range setting("MSCHEDULER_MIX_SEEDS", seeds) {
-		t.Run(fmt.Sprint(max(seed, 1)+i), func(t *testing.T) {
-			types, workers, slots := mixOf(rand.New(rand.NewPCG(uint64(max(seed, 1)+i), 0))) //nolint:gosec // a test
+}
+
+func TestNoTypeStarvesWhateverTheLimitsOfTheOthers(t *testing.T) {
+	for seed := range mixes(t, 12, 3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			types, workers, slots := mixOf(rand.New(rand.NewPCG(uint64(seed), 0))) //nolint:gosec // a test
 			shared(t, workers, slots, 0.05, types...)
+		})
+	}
+}
+
+// Tasks come over time, some of them later, with priorities, for named workers or with keys, and types are paused.
+// When all are done there was no time at which slots and limits allowed a task and nobody looked for it.
+func TestAMixIsDoneAsSoonAsItsLimitsAllow(t *testing.T) {
+	for seed := range mixes(t, 12, 4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // a test
+			types, workers, slots := mixOf(r)
+			virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+				const lots, latest, paused = 5, 6 * time.Second, 2 * time.Second
+				setup, _ := preparedAt(t, uri, db)
+				all, total := workers*slots, 0
+				ideal := time.Duration(lots)*time.Second + latest
+				work := 0.0
+				handlers, gauges := map[string]func(*Task[int]){}, []*gauge{}
+				said := fmt.Sprintf("%d workers of %d slots:", workers, slots)
+				for i, m := range types {
+					m.Code = fmt.Sprint("type-", i)
+					require.NoError(t, setup.store.Types.Put(t.Context(), &m.TaskType))
+					perLot := 1 + r.IntN(1+int(m.atMost(all)*3))
+					if m.local = 0; r.IntN(3) == 0 {
+						m.local = 1 + r.IntN(slots)
+					}
+					m.perLot = perLot
+					n := perLot * lots
+					total += n
+					work += float64(n) * m.work.Seconds()
+					most := min(m.atMost(all), float64(cmp.Or(m.local, slots)*workers)/m.work.Seconds())
+					ideal = max(ideal, time.Duration(float64(n)/most*float64(time.Second)))
+					g := newGauge(n)
+					gauges = append(gauges, g)
+					handlers[m.Code] = func(*Task[int]) { g.during(func() { <-time.After(m.work) }) }
+					said += fmt.Sprintf("\n  %d of at most %.0f/s, %v: rate %v, running %d, key %v, in a worker %d", n, most, m.work, m.RateLimit, m.MaxRunning, m.KeyLimit, m.local)
+				}
+				ideal = max(ideal, time.Duration(work/float64(all)*float64(time.Second)))
+				crew, start := crewAt(t, uri, db, workers, Config{Concurrency: slots}, handlers)
+				for _, c := range crew {
+					for _, m := range types {
+						c.handlerOf(m.Code).limit = m.local
+					}
+				}
+				began := time.Now()
+				start()
+				for lot := range lots {
+					for _, m := range types {
+						putMany(t, setup, map[string]int{m.Code: m.perLot}, func(task *model.Task) {
+							task.Key = fmt.Sprint(lot, "-", task.Key)
+							task.ID = model.TaskID("", m.Code, task.Key)
+							if m.KeyLimit != nil {
+								task.Options.LimitKey = "k"
+							}
+							if r.IntN(3) == 0 {
+								task.DueAt = task.DueAt.Add(rand.N(latest))
+							}
+							if r.IntN(4) == 0 {
+								task.Priority = 1 + r.IntN(9)
+							}
+							if r.IntN(10) == 0 {
+								task.Options.SpecificWorkerIDs = []string{fmt.Sprint("w", r.IntN(workers))}
+							}
+						})
+					}
+					typ := types[r.IntN(len(types))].Code
+					require.NoError(t, setup.store.Control.Pause(t.Context(), false, []string{typ}, "", ""))
+					<-time.After(time.Second)
+					require.NoError(t, setup.store.Control.Resume(t.Context(), false, []string{typ}))
+				}
+				for _, g := range gauges {
+					g.await(t)
+				}
+				took := time.Since(began)
+				t.Logf("%s\n  %v, ideal %v: %.2f", said, took, ideal, took.Seconds()/ideal.Seconds())
+				require.Less(t, took, ideal*8/5+6*time.Second, said)
+			})
 		})
 	}
 }

@@ -77,7 +77,6 @@ func (c *Consumer) awaitWork(ctx context.Context, until time.Time) (woken bool) 
 func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 	now := c.store.Clock.Now()
 	next := look{at: now.Add(c.pollDelay()), poll: true}
-	next.notAfter(c.seeker.Refused.Next())
 	next.notAfter(c.gate.Next())
 	if in, skipped := c.seeker.Skipped(); skipped {
 		next.notAfter(now.Add(in)) // tasks outside of the query may be due
@@ -92,6 +91,7 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 	if err != nil || len(types) == 0 {
 		return next, err
 	}
+	next.notAfter(c.seeker.Refused.Next()) // a look without types would not see that this has come
 	due, again, err := c.nextDue(ctx, c.someTypes(types), priorities, next.at)
 	switch {
 	case err != nil:

@@ -138,7 +138,7 @@ func (c *Consumer) stillRunning() []string {
 func (c *Consumer) goodbye() {
 	ctx, cancel := context.WithTimeout(c.service, 2*time.Second)
 	defer cancel()
-	if err := c.store.Workers.Remove(ctx, c.cfg.WorkerID); err != nil {
+	if err := c.store.Workers.Remove(ctx, c.document()); err != nil {
 		c.log.Debug().Err(err).Msg("could not remove the worker's document")
 	}
 }

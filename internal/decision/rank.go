@@ -83,6 +83,12 @@ func turnEnds(late time.Duration) time.Duration {
 	}
 }
 
+// document is what the others know of an engine of this process.
+func document(id string, kinds []string) store.Worker {
+	host, _ := os.Hostname()
+	return store.Worker{ID: id, Host: host, PID: os.Getpid(), Types: kinds, Stream: "off", NoDrain: true}
+}
+
 // beat tells that this engine is alive, reads the database's clock, and learns the engine's rank
 // among those of each kind.
 func (e *Engine) beat(ctx context.Context) error {
@@ -94,8 +100,7 @@ func (e *Engine) beat(ctx context.Context) error {
 	for i, m := range e.members {
 		kinds[i] = m.kind
 	}
-	host, _ := os.Hostname()
-	err := st.Workers.Heartbeat(ctx, store.Worker{ID: e.id, Host: host, PID: os.Getpid(), Types: kinds, Stream: "off", NoDrain: true})
+	err := st.Workers.Heartbeat(ctx, document(e.id, kinds))
 	if err != nil {
 		return err
 	}

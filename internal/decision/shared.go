@@ -170,7 +170,7 @@ const signOffPatience = 2 * time.Second
 func (m *member) signOff(ctx context.Context, id string, patience time.Duration) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	if err := m.store.Workers.Remove(last, id); err != nil {
+	if err := m.store.Workers.Remove(last, document(id, nil)); err != nil {
 		m.log.Debug().Err(err).Msg("could not remove the engine's document")
 	}
 }

@@ -43,7 +43,7 @@ func TestAWorkerKnowsItsRankAmongTheLive(t *testing.T) {
 	require.NoError(t, p.Beat(t.Context()))
 	require.Equal(t, 4, p.Fleet())
 	require.Equal(t, 1, p.Rank())
-	require.NoError(t, st.Workers.Remove(t.Context(), "a"))
+	require.NoError(t, st.Workers.Remove(t.Context(), store.Worker{ID: "a"}))
 	require.NoError(t, p.Beat(t.Context()))
 	require.Equal(t, 1, p.Rank(), "one that has nothing to do counts rarely")
 	later.by += CountWatching

@@ -63,7 +63,7 @@ func TestRunsFlowsAndWorkersAreToldNextToTasksAndInOneOrder(t *testing.T) {
 	run := x.until("run", "tenant", "acme")
 	require.Equal(t, "nightly", run.data["rule"])
 	require.Len(t, x.until("flow", "id", "acme/f").data["counts"], 1, "the flow as the list shows it")
-	require.NoError(t, st.Workers.Remove(t.Context(), "w1"))
+	require.NoError(t, st.Workers.Remove(t.Context(), store.Worker{ID: "w1"}))
 	x.until("worker_gone", "id", "w1")
 
 	one := w.watch("?of=flows&tenant=acme&key=g", "")
@@ -119,7 +119,7 @@ func TestWithoutChangeStreamsRunsFlowsAndWorkersArePolled(t *testing.T) {
 	w.change("acme")
 	x.until("run", "tenant", "acme")
 	x.until("flow", "id", "acme/f")
-	require.NoError(t, st.Workers.Remove(t.Context(), "w1"))
+	require.NoError(t, st.Workers.Remove(t.Context(), store.Worker{ID: "w1"}))
 	x.until("worker_gone", "id", "w1")
 	again := w.watch("?of=runs,flows", first.id) // the worker may have been told of once more: its first heartbeat is two writes
 	require.Equal(t, "acme", again.next().data["tenant"])

@@ -162,10 +162,12 @@ func (s *Workers) Beat(ctx context.Context, w Worker, first bool) (*Worker, erro
 	note("only", w.Only != nil, w.Only)
 	note("draining", w.Draining, true)
 	note("no_drain", w.NoDrain, true)
+	now := bson.D{d("heartbeat_at", true)}
 	if first {
 		unset = append(unset, d("drain", ""))
+		now = append(now, d("started_at", true))
 	}
-	update := beats()
+	update := bson.D{d("$currentDate", now)}
 	writer := Writer{w.Process, w.Host, w.PID}
 	switch {
 	case w.Process == "":
@@ -238,9 +240,10 @@ func (s *Workers) Known(ctx context.Context, id string) (*Worker, error) {
 	return w, err
 }
 
-// Remove takes the worker's document away at its graceful stop. Index: _id.
-func (s *Workers) Remove(ctx context.Context, id string) error {
-	_, err := s.workers.DeleteOne(ctx, bson.D{d("_id", id)})
+// Remove takes the worker's document away at its graceful stop. If another process has written it since, it stays: that
+// one has started under the same id. Index: _id.
+func (s *Workers) Remove(ctx context.Context, w Worker) error {
+	_, err := s.workers.DeleteOne(ctx, bson.D{d("_id", w.ID), d("host", w.Host), d("pid", w.PID)})
 	return explain(err, "removing the worker's document")
 }
 

@@ -113,6 +113,49 @@ func TestAWorkerSaysByHowMuchItsClockIsWrong(t *testing.T) {
 	}
 }
 
+// A process that is replaced may stop after its successor of the same id has started.
+func TestAProcessRemovesOnlyItsOwnDocument(t *testing.T) {
+	s, err := store.Open(store.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(t.Context()))
+	old, successor := store.Worker{ID: "w", Host: "h", PID: 7}, store.Worker{ID: "w", Host: "h", PID: 8}
+	elsewhere := store.Worker{ID: "w", Host: "other", PID: 8}
+	for _, w := range []store.Worker{old, successor} {
+		_, err := s.Workers.Beat(t.Context(), w, true)
+		require.NoError(t, err)
+	}
+	for _, other := range []store.Worker{old, elsewhere} {
+		require.NoError(t, s.Workers.Remove(t.Context(), other))
+		w, err := s.Workers.Get(t.Context(), "w")
+		require.NoError(t, err)
+		require.NotNil(t, w, "the successor lives")
+	}
+	require.NoError(t, s.Workers.Remove(t.Context(), successor))
+	w, err := s.Workers.Get(t.Context(), "w")
+	require.NoError(t, err)
+	require.Nil(t, w)
+}
+
+// The document of a process that was killed is still there when its successor starts.
+func TestAProcessThatStartsUnderAnOldIDSaysWhenItStarted(t *testing.T) {
+	db := testdb.New(t)
+	s, err := store.Open(store.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(t.Context()))
+	_, err = s.Workers.Beat(t.Context(), store.Worker{ID: "w", PID: 7}, true)
+	require.NoError(t, err)
+	_, err = db.Collection("workers").UpdateByID(t.Context(), "w",
+		bson.D{{Key: "$set", Value: bson.D{{Key: "started_at", Value: time.Unix(1, 0)}}}})
+	require.NoError(t, err)
+	for _, first := range []bool{true, false} {
+		_, err = s.Workers.Beat(t.Context(), store.Worker{ID: "w", PID: 8}, first)
+		require.NoError(t, err)
+	}
+	w, err := s.Workers.Get(t.Context(), "w")
+	require.NoError(t, err)
+	require.True(t, w.StartedAt.After(time.Unix(1, 0)), "the start of this process, not of its predecessor")
+}
+
 func TestAWorkerThatPullsIsListedUnlessAnotherOfItsIDLives(t *testing.T) {
 	db := testdb.New(t)
 	s, err := store.Open(store.Config{Database: db})

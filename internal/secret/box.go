@@ -123,13 +123,13 @@ func (b *Box) kept(given, stored, bound string) string {
 
 // Open gives the secret back: [ErrNoKey], [ErrUnknownKey] or [ErrBroken] when it cannot.
 func (b *Box) Open(sealed, bound string) (string, error) {
-	if b == nil {
-		return "", ErrNoKey
-	}
 	id, text, ok := strings.Cut(strings.TrimPrefix(sealed, version), ".")
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if !Sealed(sealed) || !ok || err != nil {
 		return "", ErrBroken
+	}
+	if b == nil {
+		return "", fmt.Errorf("%w: key id %s", ErrNoKey, id)
 	}
 	for _, k := range b.keys {
 		if k.id != id {

@@ -100,6 +100,9 @@ func TestDamagedTextsDoNotOpen(t *testing.T) {
 	var none *Box
 	_, err = none.Open(sealed, "ak")
 	require.ErrorIs(t, err, ErrNoKey)
+	require.ErrorContains(t, err, "key id "+b.keys[0].id, "an operator looks for this key")
+	_, err = none.Open("hunter2", "ak")
+	require.ErrorIs(t, err, ErrBroken, "no key opens it")
 }
 
 func signedCallback(keys ...callback.Key) *model.Callback {

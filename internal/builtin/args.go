@@ -46,6 +46,9 @@ func decode(args json.RawMessage, into validated, strict bool) error {
 		dec.DisallowUnknownFields()
 	}
 	if err := dec.Decode(into); err != nil {
+		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			return input.Invalid("args."+strings.Trim(name, `"`), "is not an argument of this type; want %s", strings.Join(argNames(into), ", "))
+		}
 		return argsError(err)
 	}
 	return into.validate()
@@ -58,9 +61,7 @@ func exactNames(args json.RawMessage, into validated) error {
 	if json.Unmarshal(args, &given) != nil {
 		return nil //nolint:nilerr // the decoder says why
 	}
-	t := reflect.TypeOf(into).Elem()
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	for _, name := range argNames(into) {
 		for other := range given {
 			if other != name && strings.EqualFold(other, name) {
 				return input.Invalid("args."+other, "is not an argument of this type; its name is %s", name)
@@ -68,6 +69,16 @@ func exactNames(args json.RawMessage, into validated) error {
 		}
 	}
 	return nil
+}
+
+// argNames are the names of a type's arguments, in the order of its fields.
+func argNames(of validated) (names []string) {
+	t := reflect.TypeOf(of).Elem()
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
 }
 
 func argsError(err error) error {
@@ -82,9 +93,6 @@ func argsError(err error) error {
 		}
 		return input.Invalid(field, "is a JSON %s; want %s", typeError.Value, goKind(typeError.Type.String()))
 	default:
-		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			return input.Invalid("args."+strings.Trim(name, `"`), "is not an argument of this type")
-		}
 		return input.Invalid("args", "is not JSON: %v", err)
 	}
 }

@@ -70,7 +70,7 @@ func TestPasswordInAURLIsNotRepeated(t *testing.T) {
 
 func TestUnknownArgumentsAreAMistakeOfTheSenderOnly(t *testing.T) {
 	args := json.RawMessage(`{"url":"http://x","timout_ms":5}`)
-	require.EqualError(t, CheckArgs("http", args), "args.timout_ms is not an argument of this type")
+	require.EqualError(t, CheckArgs("http", args), "args.timout_ms is not an argument of this type; want url, method, headers, body, timeout_ms, expect, max_redirects")
 	require.NoError(t, decode(args, &HTTPArgs{}, false), "a worker bears with what a later release added")
 	require.NoError(t, CheckArgs("other", json.RawMessage(`{"anything":1}`)))
 }

@@ -50,7 +50,7 @@ func (c *Consumer) logRestored() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.logged {
-		c.log.Info().Msg("the database is available again")
+		c.log.Warn().Msg("the database is available again")
 	}
 	o.now, o.logged = nil, false
 }

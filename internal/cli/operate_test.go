@@ -295,6 +295,7 @@ func TestEmbeddedServesAnyClient(t *testing.T) {
 	s.fails(ExitUsage, []string{"without authentication"}, "embedded", "--addr", "0.0.0.0:0")
 	s.fails(ExitUsage, []string{`address "foo"`}, "embedded", "--addr", "foo")
 	s.fails(ExitUsage, []string{"must end in .sock"}, "embedded", "--addr", "/tmp/foo")
+	s.fails(ExitUsage, []string{"must contain a slash, such as ./foo.sock"}, "embedded", "--addr", "foo.sock")
 	s.fails(ExitUsage, []string{"no such file"}, "embedded", "--addr", filepath.Join(s.dir, "none", "x.sock"))
 	s.fails(ExitUsage, []string{"no such file"}, "embedded", "--addr", "127.0.0.1:0", "--path", filepath.Join(s.dir, "none", "x"))
 }

@@ -138,6 +138,9 @@ func listen(opt Options) (net.Listener, error) {
 	if opt.Listener != nil {
 		return opt.Listener, nil
 	}
+	if strings.HasSuffix(opt.Addr, ".sock") && !strings.Contains(opt.Addr, "/") {
+		return nil, &AddrError{opt.Addr, errors.New("the path of a socket must contain a slash, such as ./" + opt.Addr)}
+	}
 	if strings.Contains(opt.Addr, "/") {
 		if !strings.HasSuffix(opt.Addr, ".sock") {
 			return nil, &AddrError{opt.Addr, errors.New("the name of a socket must end in .sock, or drivers take it for a host")}

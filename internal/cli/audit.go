@@ -79,7 +79,7 @@ func (a *app) auditList() *cobra.Command {
 						return err
 					}
 					if entries, next = append(entries, found...), more; next == "" || len(entries) == limit {
-						return a.printAudit(entries, next, c.at)
+						return a.printAudit(entries, next, noEntries(f.Resource), c.at)
 					}
 				}
 			})(cmd, nil)
@@ -101,7 +101,15 @@ func (a *app) auditList() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printAudit(entries []*store.AuditEntry, next string, now time.Time) error {
+// noEntries says that there are none. Other commands name a thing without a tenant by less than its id.
+func noEntries(resource string) string {
+	if resource == "" || strings.HasPrefix(resource, "-/") {
+		return "no entries"
+	}
+	return "no entries; if the thing is a task, rule, flow or plan without a tenant, write --resource -/" + resource
+}
+
+func (a *app) printAudit(entries []*store.AuditEntry, next, none string, now time.Time) error {
 	views := []view.AuditEntry{}
 	t := newTable("WHEN", "WHO", "FROM", "OPERATION", "RESOURCE", "OUTCOME", "WHY")
 	for _, e := range entries {
@@ -123,7 +131,7 @@ func (a *app) printAudit(entries []*store.AuditEntry, next string, now time.Time
 	if err := a.resultTable(struct {
 		Entries []view.AuditEntry `json:"entries"`
 		Next    string            `json:"next,omitempty"`
-	}{views, next}, t, "no entries"); err != nil {
+	}{views, next}, t, none); err != nil {
 		return err
 	}
 	if next != "" && !a.asJSON() {

@@ -117,6 +117,8 @@ func TestCommandsLeaveEntriesInTheAudit(t *testing.T) {
 	released := s.audit("--resource", "-/sms/a")[0]
 	require.Equal(t, []string{"ok", ""}, []string{released.Outcome, released.Reason}, "the other one was refused")
 	require.Contains(t, s.audit("--resource", "-/mail/none")[0].Reason, "no such task")
+	require.Contains(t, s.ok("audit", "list", "--resource", "mail/none").stderr, "--resource -/mail/none", "a task is named without -/ elsewhere")
+	require.NotContains(t, s.ok("audit", "list", "--resource", "-/mail/nobody").stderr, "--resource")
 
 	before := len(s.audit())
 	s.ok("task", "list")

@@ -134,7 +134,9 @@ func TestAProcessWarnsOfAnotherThatUsesItsWorkerID(t *testing.T) {
 	beat(a)
 	require.Equal(t, 1, warned(), "once a minute")
 
-	require.NoError(t, st.Workers.Remove(t.Context(), "b"))
+	stopped, err := st.Workers.Known(t.Context(), "b")
+	require.NoError(t, err)
+	require.NoError(t, st.Workers.Remove(t.Context(), *stopped))
 	beat(a)
 	beat(a)
 	require.Zero(t, warned(), "the other one has stopped")

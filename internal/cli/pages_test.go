@@ -28,8 +28,18 @@ func blocks(t *testing.T, language string) (found []string) {
 
 func TestCommandsInThePagesExist(t *testing.T) {
 	s := newSession(t)
+	lines := strings.Split(strings.Join(blocks(t, "sh"), ""), "\n")
+	templates, err := filepath.Glob("../dashboard/templates/*.html")
+	require.NoError(t, err)
+	for _, name := range templates {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`<code>(mscheduler [^<{]*)`).FindAllStringSubmatch(string(text), -1) {
+			lines = append(lines, m[1])
+		}
+	}
 	checked := 0
-	for _, line := range strings.Split(strings.Join(blocks(t, "sh"), ""), "\n") {
+	for _, line := range lines {
 		command, ok := strings.CutPrefix(strings.TrimPrefix(line, "bin/"), "mscheduler ")
 		if !ok {
 			continue
@@ -38,6 +48,9 @@ func TestCommandsInThePagesExist(t *testing.T) {
 		args := words(command)
 		r := s.run(append(args, "--help")...)
 		require.Zero(t, r.code, "%s\n%s", line, r.stderr)
+		if !strings.HasPrefix(args[0], "-") { // of a command that does not exist the help is that of mscheduler
+			require.Contains(t, r.stdout, "\n  mscheduler "+args[0], line)
+		}
 		if len(args) > 1 && !strings.HasPrefix(args[1], "-") && args[0] != "bench" { // which takes scenarios beside its commands
 			require.NotContains(t, r.stdout, "Available Commands:", line)
 		}

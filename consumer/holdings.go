@@ -239,7 +239,7 @@ func (h *holdings) mayKeep(x *execution) bool {
 	return len(h.buffer) == 0 || 2*h.ofLimited(x.h.typ) <= h.slots && h.buffer[0].task.Priority <= x.task.Priority
 }
 
-// ofLimited is how many executions of limited types there are, of which typ is one. The caller holds mu.
+// ofLimited counts the executions of limited types. typ is one of these types. The caller holds mu.
 func (h *holdings) ofLimited(typ string) int {
 	n := h.byType[typ]
 	for other, held := range h.byType {

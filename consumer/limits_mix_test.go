@@ -169,8 +169,8 @@ func TestNoTypeStarvesWhateverTheLimitsOfTheOthers(t *testing.T) {
 	}
 }
 
-// Tasks come over time, some of them later, with priorities, for named workers or with keys, and types are paused.
-// When all are done there was no time at which slots and limits allowed a task and nobody looked for it.
+// Tasks are sent over time. Some are delayed, have a priority or a key, or name their worker, and types are paused.
+// A worker that stands still while slots and limits allow a task takes longer than the test permits.
 func TestAMixIsDoneAsSoonAsItsLimitsAllow(t *testing.T) {
 	for seed := range mixes(t, 12, 4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -286,8 +286,8 @@ func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 	by := &hand{reserved: p.slots, left: p.permits}
 	slots := p.slots // including those that are used by then
 	defer func() {
-		if p.slots > 0 && slots > 0 {
-			c.passes.lackSlot(h) // nothing of what is known could start; a fetch may find others
+		if p.slots > 0 && slots > 0 && !c.gate.Waiting(h.typ) {
+			c.passes.lackSlot(h) // others have what was known; a fetch may find more
 		}
 		c.held.release(h, slots)
 		c.gate.Return(limits.Grant{Permits: by.left})

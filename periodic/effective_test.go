@@ -15,17 +15,23 @@ import (
 	"github.com/mscheduler/mscheduler/pull"
 )
 
-// The engine reads which runs a worker has begun: a tick that comes while the newest run waits
-// has the attempt that the failure before it means, and one that comes while it runs has not.
-func TestATickIsJudgedByTheNewestRunThatAWorkerHasBegun(t *testing.T) {
-	t.Parallel()
+// pulled are rules of a fresh database, and a worker that pulls what they send.
+func pulled(t *testing.T) (*periodic.Periodic, *pull.Puller) {
+	t.Helper()
 	db := testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})
 	require.NoError(t, err)
 	prod, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, prod.Close(context.Background())) })
-	puller := pull.New(prod)
+	return p, pull.New(prod)
+}
+
+// The engine reads which runs a worker has begun: a tick that comes while the newest run waits
+// has the attempt that the failure before it means, and one that comes while it runs has not.
+func TestATickIsJudgedByTheNewestRunThatAWorkerHasBegun(t *testing.T) {
+	t.Parallel()
+	p, puller := pulled(t)
 	r, err := p.Create(t.Context(), schedule.Spec{Name: "r", Cron: "* * * * * *", Type: "tick", OnFailure: schedule.FailureRetry})
 	require.NoError(t, err)
 	enabled, err := p.Enable(t.Context(), r.ID, 0)
@@ -83,13 +89,7 @@ func TestATickIsJudgedByTheNewestRunThatAWorkerHasBegun(t *testing.T) {
 // A task that waits for its retry has been begun, and its run is not over: a list shows what its filter selects.
 func TestARunWhoseTaskWaitsForItsRetryIsRunning(t *testing.T) {
 	t.Parallel()
-	db := testdb.New(t)
-	p, err := periodic.New(periodic.Config{Database: db})
-	require.NoError(t, err)
-	prod, err := producer.New(producer.Config{Database: db})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, prod.Close(context.Background())) })
-	puller := pull.New(prod)
+	p, puller := pulled(t)
 	r, err := p.Create(t.Context(), schedule.Spec{Name: "r", Cron: "@yearly", Type: "tick"})
 	require.NoError(t, err)
 	engine(t, p.Run)
@@ -125,13 +125,7 @@ func TestARunWhoseTaskWaitsForItsRetryIsRunning(t *testing.T) {
 // No engine has looked while a worker ran the newest run: that it has failed once shows that it was begun.
 func TestTheFailurePolicyJudgesARunWhoseTaskWaitsForItsRetry(t *testing.T) {
 	t.Parallel()
-	db := testdb.New(t)
-	p, err := periodic.New(periodic.Config{Database: db})
-	require.NoError(t, err)
-	prod, err := producer.New(producer.Config{Database: db})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, prod.Close(context.Background())) })
-	puller := pull.New(prod)
+	p, puller := pulled(t)
 	r, err := p.Create(t.Context(), schedule.Spec{Name: "r", Cron: "* * * * * *", Type: "tick", OnFailure: schedule.FailureRetry})
 	require.NoError(t, err)
 	_, err = p.Enable(t.Context(), r.ID, 0)

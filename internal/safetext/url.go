@@ -53,8 +53,8 @@ func URL(raw string) string {
 // quoted is a part of an address in an error about it.
 var quoted = regexp.MustCompile(` "(\\.|[^"\\])*"`)
 
-// URLFault says why a text is no http or https address of which [URL] shows anything, without repeating a
-// part of it; "" = it is one, or its scheme or host is wrong.
+// URLFault returns the reason why a text cannot be read as an http or https address, or "". The reason repeats no
+// part of the text. The caller checks scheme and host.
 func URLFault(raw string) string {
 	u, err := url.Parse(raw)
 	switch ue := (*url.Error)(nil); {

@@ -15,7 +15,10 @@ const dbShardHelp = `Distribute the tasks and their history over the shards of a
 Connect to mongos. The command shards the collections tasks and task_history by the key
 {_id: "hashed"}. The other collections are small and stay on the database's primary shard.
 It prints its plan and asks for confirmation. You can repeat it, and workers may keep running.
-MongoDB moves existing documents in the background.
+
+MongoDB spreads an empty collection over all shards at once. The documents of any other stay on
+one shard until the balancer moves them. It does so in the background, and since MongoDB 6.0
+only while two shards differ by at least 384 MB.
 
 The user needs the role clusterManager, or the action enableSharding on the database
 and find on the database config.
@@ -36,10 +39,11 @@ type shardView struct {
 	Collection string `json:"collection"`
 	Key        string `json:"key,omitempty"` // its shard key; absent = not sharded
 	Ready      bool   `json:"ready"`
+	Shards     int    `json:"shards,omitempty"` // that have a part of it
 }
 
 func (a *app) shard(ctx context.Context, c *connection, yes, dryRun bool) error {
-	before, err := c.sharding(ctx)
+	before, shards, err := c.sharding(ctx)
 	if err != nil {
 		return err
 	}
@@ -58,10 +62,10 @@ func (a *app) shard(ctx context.Context, c *connection, yes, dryRun bool) error 
 	switch {
 	case dryRun:
 		a.say("nothing was changed")
-		return a.printSharding(before)
+		return a.printSharding(before, shards)
 	case len(todo) == 0:
 		a.say("nothing to do")
-		return a.printSharding(before)
+		return a.printSharding(before, shards)
 	}
 	if err := a.confirm(yes, fmt.Sprintf("Shard %s of %s?", human.Plural(len(todo), "collection", "collections"), c)); err != nil {
 		return err
@@ -71,33 +75,33 @@ func (a *app) shard(ctx context.Context, c *connection, yes, dryRun bool) error 
 			return err
 		}
 	}
-	after, err := c.sharding(ctx)
+	after, shards, err := c.sharding(ctx)
 	if err != nil {
 		return err
 	}
-	return a.printSharding(after)
+	return a.printSharding(after, shards)
 }
 
-// sharding reads how the collections are distributed. It refuses a deployment that is not sharded.
-func (c *connection) sharding(ctx context.Context) ([]store.Sharding, error) {
+// sharding is [store.Store.Sharding]. It refuses a deployment that is not sharded.
+func (c *connection) sharding(ctx context.Context) (all []store.Sharding, shards int, err error) {
 	top, err := c.store.Topology(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if !top.Sharded {
-		return nil, coded(ExitRefused, "%s is not a sharded cluster; db shard needs the connection string of a mongos", c)
+		return nil, 0, coded(ExitRefused, "%s is not a sharded cluster; db shard needs the connection string of a mongos", c)
 	}
 	return c.store.Sharding(ctx)
 }
 
-func (a *app) printSharding(all []store.Sharding) error {
+func (a *app) printSharding(all []store.Sharding, shards int) error {
 	views := make([]shardView, len(all))
 	var f fields
 	for i, s := range all {
 		views[i] = shardView(s)
 		state := "not sharded"
 		if s.Key != "" {
-			state = "sharded by " + s.Key
+			state = fmt.Sprintf("sharded by %s, on %d of %s", s.Key, s.Shards, human.Plural(shards, "shard", "shards"))
 		}
 		f.add(s.Collection, state)
 	}

@@ -215,19 +215,27 @@ func (d *doctor) schema(ctx context.Context) bool {
 
 // sharding checks whether the tasks are distributed over the shards of a cluster.
 func (d *doctor) sharding(ctx context.Context) {
-	all, err := d.store.Sharding(ctx)
+	all, shards, err := d.store.Sharding(ctx)
 	if err != nil {
 		d.warn("sharding", "cannot be read: "+human.OneLine(d.Text(err), 200), "grant the user the role clusterMonitor")
 		return
 	}
-	var missing []string
+	var missing, onOne []string
 	for _, s := range all {
-		if !s.Ready {
+		switch {
+		case !s.Ready:
 			missing = append(missing, s.Collection)
+		case s.Shards == 1 && shards > 1:
+			onOne = append(onOne, s.Collection)
 		}
 	}
 	if len(missing) > 0 {
 		d.warn("sharding", strings.Join(missing, " and ")+": not sharded by {_id: \"hashed\"}, so one shard holds every document", "run: mscheduler db shard")
+		return
+	}
+	if len(onOne) > 0 {
+		d.warn("sharding", fmt.Sprintf("%s: sharded, but one of %d shards holds every document", strings.Join(onOne, " and "), shards),
+			"spread the chunks as docs/operations.md says under \"Shard a cluster\"")
 		return
 	}
 	d.ok("sharding", "tasks and history are distributed over the shards")

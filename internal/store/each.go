@@ -83,13 +83,18 @@ func (s *core) sendEach(ctx context.Context, coll *mongo.Collection, doing strin
 }
 
 // sendTwice is [core.send], once more where the answer is lost or the primary changes. A second time the
-// statements must find what the first one wrote.
+// statements must find what the first one wrote. If nothing reaches a server then, it is still open what became of
+// the first.
 func (s *core) sendTwice(ctx context.Context, coll *mongo.Collection, doing string, statements []statement) (executed, error) {
-	x, err := s.send(ctx, coll, doing, statements, Patience)
-	if Unreachable(err) && ctx.Err() == nil {
-		x, err = s.send(ctx, coll, doing, statements, Patience)
+	x, first := s.send(ctx, coll, doing, statements, Patience)
+	if !Unreachable(first) || ctx.Err() != nil {
+		return x, first
 	}
-	return x, err
+	again, err := s.send(ctx, coll, doing, statements, Patience)
+	if Classify(first) == Ambiguous && Classify(err) == Retry {
+		return x, first
+	}
+	return again, err
 }
 
 // bulk sends a change for each element of the list, see [core.sendEach], and returns how many

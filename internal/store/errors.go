@@ -270,6 +270,11 @@ func Unreachable(err error) bool {
 
 // explain says what was tried, and turns the errors a person can mend into words.
 func explain(err error, doing string) error {
+	return explainNeeding(err, doing, "readWrite on the database")
+}
+
+// explainNeeding is [explain] for what needs other privileges.
+func explainNeeding(err error, doing, privileges string) error {
 	if err == nil {
 		return nil
 	}
@@ -280,7 +285,7 @@ func explain(err error, doing string) error {
 	if errors.As(err, &server) {
 		switch {
 		case server.HasErrorCode(13):
-			return &FatalError{Reason: doing + ": the database user has no permission (it needs readWrite on the database)", Err: err}
+			return &FatalError{Reason: doing + ": the database user has no permission (it needs " + privileges + ")", Err: err}
 		case server.HasErrorCode(18):
 			return &FatalError{Reason: doing + ": the server refused the user name or password", Err: err}
 		}

@@ -51,3 +51,9 @@ func (s *core) putSentinel(ctx context.Context) error {
 	}
 	return explain(err, "creating the sentinel document of the tasks")
 }
+
+// removeSentinel removes it for a moment, see [Store.Shard]. Index: _id.
+func (s *core) removeSentinel(ctx context.Context) error {
+	_, err := s.tasks.DeleteOne(ctx, bson.D{d("_id", sentinelID)})
+	return explain(err, "removing the sentinel document of the tasks")
+}

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -23,52 +25,101 @@ type Sharding struct {
 	Collection string // with the prefix
 	Key        string // its shard key as JSON; "" = not sharded
 	Ready      bool   // it is sharded by the key that this release wants
+	Shards     int    // number of shards that have a part of it; 0 = not sharded
 }
 
-// Sharding reads how the collections are distributed. It is for a connection to mongos.
-// Reading it needs a role such as clusterMonitor. Index: _id of config.collections.
-func (s *Store) Sharding(ctx context.Context) ([]Sharding, error) {
-	var out []Sharding
+// The privileges beside readWrite that these functions need.
+const (
+	toReadSharding = "find on the database config, as by the role clusterMonitor"
+	toShard        = "the role clusterManager, or the action enableSharding on the database and find on the database config"
+)
+
+// Sharding reads how the collections are distributed, and the number of shards of the cluster. It is for a
+// connection to mongos. It reads the database config. Index: _id of its collections, uuid or ns of its chunks.
+func (s *Store) Sharding(ctx context.Context) (all []Sharding, shards int, err error) {
 	for _, name := range shardedCollections {
-		one := Sharding{Collection: s.prefix + name}
-		type config struct {
-			Key          bson.D `bson:"key"`
-			Dropped      bool   `bson:"dropped"`      // up to MongoDB 4.4: a collection that was
-			Unsplittable bool   `bson:"unsplittable"` // since 8.0: known to the cluster, not sharded
+		one, err := s.shardingOf(ctx, s.prefix+name)
+		if err != nil {
+			return nil, 0, explainNeeding(err, "reading how "+one.Collection+" is sharded", toReadSharding)
 		}
-		doc, there, err := readOne[config](ctx, s.db.Client().Database("config").Collection("collections"),
-			"reading how "+one.Collection+" is sharded", bson.D{d("_id", s.db.Name()+"."+one.Collection)})
-		switch {
-		case err != nil:
-			return nil, err
-		case there && !doc.Dropped && !doc.Unsplittable:
-			key, err := bson.MarshalExtJSON(doc.Key, false, false)
-			if err != nil {
-				return nil, explain(err, "reading the shard key of "+one.Collection)
-			}
-			one.Key = string(key)
-			one.Ready = slices.Equal(doc.Key, hashedID)
-		}
-		out = append(out, one)
+		all = append(all, one)
 	}
-	return out, nil
+	n, err := s.db.Client().Database("config").Collection("shards").CountDocuments(ctx, bson.D{})
+	return all, int(n), explainNeeding(err, "counting the shards of the cluster", toReadSharding)
 }
+
+func (s *Store) shardingOf(ctx context.Context, collection string) (Sharding, error) {
+	out, namespace := Sharding{Collection: collection}, s.db.Name()+"."+collection
+	config := s.db.Client().Database("config")
+	var doc struct {
+		Key          bson.D        `bson:"key"`
+		UUID         bson.RawValue `bson:"uuid"`
+		Dropped      bool          `bson:"dropped"`      // up to MongoDB 4.4: a collection that was
+		Unsplittable bool          `bson:"unsplittable"` // since 8.0: known to the cluster, not sharded
+	}
+	err := config.Collection("collections").FindOne(ctx, bson.D{d("_id", namespace)}).Decode(&doc)
+	if isNone(err) || err == nil && (doc.Dropped || doc.Unsplittable) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	key, err := bson.MarshalExtJSON(doc.Key, false, false)
+	if err != nil {
+		return out, err
+	}
+	out.Key, out.Ready = string(key), slices.Equal(doc.Key, hashedID)
+	chunks := bson.D{d("ns", namespace)} // up to MongoDB 4.4
+	if !doc.UUID.IsZero() {
+		chunks = bson.D{d("$or", bson.A{chunks, bson.D{d("uuid", doc.UUID)}})}
+	}
+	cur, err := config.Collection("chunks").Aggregate(ctx, mongo.Pipeline{{d("$match", chunks)}, {d("$group", bson.D{d("_id", "$shard")})}})
+	if err != nil {
+		return out, err
+	}
+	var on []named
+	err = cur.All(ctx, &on)
+	out.Shards = len(on)
+	return out, err
+}
+
+// sentinelTime bounds the write that puts the sentinel back, also after an interrupt.
+const sentinelTime = 30 * time.Second
 
 // Shard shards one collection by the hash of _id. It can be repeated: the server accepts a
 // collection that is sharded by that key already. A collection with documents needs the
 // hashed index first.
-func (s *Store) Shard(ctx context.Context, collection string) error {
+//
+// MongoDB spreads only an empty collection over the shards at once. So tasks has no sentinel meanwhile, if it has
+// no task.
+func (s *Store) Shard(ctx context.Context, collection string) (err error) {
 	admin := s.db.Client().Database("admin")
 	// Needed before MongoDB 6.0, harmless later.
 	if err := admin.RunCommand(ctx, bson.D{d("enableSharding", s.db.Name())}).Err(); err != nil {
-		return explain(err, "enabling sharding of database "+s.db.Name())
+		return explainNeeding(err, "enabling sharding of database "+s.db.Name(), toShard)
 	}
-	err := s.createIndexes(ctx, s.db.Collection(collection), mongo.IndexModel{
+	err = s.createIndexes(ctx, s.db.Collection(collection), mongo.IndexModel{
 		Keys: hashedID, Options: options.Index().SetName("_id_hashed"),
 	})
 	if err != nil {
 		return explain(err, "creating the hashed index of "+collection)
 	}
+	if collection == s.tasks.Name() {
+		some, err := finds(ctx, s.tasks, "looking for tasks", bson.D{present}, options.FindOne())
+		if err != nil {
+			return err
+		}
+		if !some {
+			if err := s.removeSentinel(ctx); err != nil {
+				return err
+			}
+			defer func() {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sentinelTime)
+				defer cancel()
+				err = errors.Join(err, s.putSentinel(ctx))
+			}()
+		}
+	}
 	err = admin.RunCommand(ctx, bson.D{d("shardCollection", s.db.Name()+"."+collection), d("key", hashedID)}).Err()
-	return explain(err, "sharding "+collection)
+	return explainNeeding(err, "sharding "+collection, toShard)
 }

@@ -67,6 +67,7 @@ type Consumer struct {
 	outages   outages
 	leases    *lease.Keeper[*execution]
 	deadlines clock.Seldom // by type: the log has one that has passed
+	undecoded clock.Seldom // by type: the log has one that this worker left to others
 	lapses    *lapse.Watch
 	watch     *stream.Watcher
 	control   *control.Copy

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -121,6 +122,9 @@ func (c *Consumer) handOver(x *execution, s said) {
 	out.NoCallback = x.quiet.Load()
 	if !x.begun() {
 		out = x.unstarted(s.cause)
+	}
+	if out.Kind == failkind.Undecodable && c.undecoded.Again(x.h.typ, c.cfg.Clock) {
+		about(c.log.Warn(), x).Str("type", x.h.typ).Str("reason", out.Reason).Msg("this worker does not understand the arguments of a task, or lacks a key; it leaves such tasks to other workers")
 	}
 	c.end(x, out)
 }

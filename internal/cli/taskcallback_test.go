@@ -85,6 +85,25 @@ func TestCallbacksOnTheCommandLine(t *testing.T) {
 	})
 }
 
+func TestCallbacksWhoseSecretNoWorkerCanOpenAreNamed(t *testing.T) {
+	s := newSession(t)
+	s.secret = strings.Repeat("5c", 32)
+	for _, key := range []string{"k1", "k2"} {
+		s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", key, "--callback",
+			`{"success": {"url": "http://127.0.0.1:1/"}, "security": {"type": "aksk", "keys": [{"ak": "shop", "sk": "hunter2"}]}}`)
+	}
+	s.secret = strings.Repeat("6d", 32)
+	_, errs, _ := s.worker()
+	s.eventually("both deliveries", func() bool {
+		return strings.Contains(s.ok("doctor").stdout, "2 callbacks wait for a worker with the secret key of id bda2c930, which no worker that tried them has")
+	})
+	out := s.ok("doctor").stdout
+	require.Contains(t, out, "warn  callbacks")
+	require.Contains(t, out, "start a worker that has this key in MSCHEDULER_SECRET_KEY")
+	require.Equal(t, 1, strings.Count(errs.String(), "this worker does not understand the arguments of a task, or lacks a key; it leaves such tasks to other workers"), errs)
+	require.Contains(t, errs.String(), "key id bda2c930")
+}
+
 func TestSecretsWithoutAKeyAndBadKeysAreWrongUsage(t *testing.T) {
 	s := newSession(t)
 	said := `{"success": {"url": "http://example.org"}, "security": {"type": "aksk", "keys": [{"ak": "shop", "sk": "hunter2"}]}}`

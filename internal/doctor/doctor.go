@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -359,7 +360,15 @@ func (d *doctor) callbacks(ctx context.Context, delivered bool) {
 	for _, name := range rules {
 		with = append(with, "the rule "+strings.TrimPrefix(name, model.NoTenant+"/"))
 	}
+	lacked, err := d.lackedKeys(ctx)
 	switch {
+	case err != nil:
+		d.fail("callbacks", err, "")
+	case len(lacked) > 0:
+		for _, id := range slices.Sorted(maps.Keys(lacked)) {
+			d.warn("callbacks", human.Plural(lacked[id], "callback waits", "callbacks wait")+" for a worker with the secret key of id "+id+", which no worker that tried them has",
+				"start a worker that has this key in MSCHEDULER_SECRET_KEY, or in CallbackConfig.SecretKey; several keys are separated by commas")
+		}
 	case len(with) == 0:
 		d.ok("callbacks", "no type or rule has one")
 	case delivered:
@@ -371,6 +380,18 @@ func (d *doctor) callbacks(ctx context.Context, delivered bool) {
 		d.warn("callbacks", "no live worker delivers the callbacks of "+strings.Join(with, ", ")+": their tasks stay Completed",
 			"start one that does: mscheduler work, or a service with Callbacks in its consumer.Config")
 	}
+}
+
+// lackedKeys counts the deliveries that wait for a secret key, by the key's id.
+func (d *doctor) lackedKeys(ctx context.Context) (map[string]int, error) {
+	reasons, err := d.store.Tasks.NotUnderstood(ctx, input.CallbackType)
+	lacked := map[string]int{}
+	for _, reason := range reasons {
+		if id := secret.MissingKey(reason); id != "" {
+			lacked[id]++
+		}
+	}
+	return lacked, err
 }
 
 // takers are the live workers of a type.

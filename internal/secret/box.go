@@ -129,7 +129,7 @@ func (b *Box) Open(sealed, bound string) (string, error) {
 		return "", ErrBroken
 	}
 	if b == nil {
-		return "", fmt.Errorf("%w: key id %s", ErrNoKey, id)
+		return "", fmt.Errorf("%w%s%s", ErrNoKey, keyID, id)
 	}
 	for _, k := range b.keys {
 		if k.id != id {
@@ -144,5 +144,14 @@ func (b *Box) Open(sealed, bound string) (string, error) {
 		}
 		return string(plain), nil
 	}
-	return "", fmt.Errorf("%w: key id %s", ErrUnknownKey, id)
+	return "", fmt.Errorf("%w%s%s", ErrUnknownKey, keyID, id)
+}
+
+// keyID is what precedes the id of the key in errors about a key that is missing.
+const keyID = ": key id "
+
+// MissingKey returns the id of the key that a process lacked, by the text of its error; "" = the error has another reason.
+func MissingKey(text string) string {
+	_, id, _ := strings.Cut(text, keyID)
+	return id
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -11,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -101,6 +103,38 @@ func (s *Tasks) DueOutside(ctx context.Context, typ string, conditions []*lifecy
 	doc, _, err := readOne[named](ctx, s.tasks, "finding a due task of type "+typ+" that meets no worker's conditions",
 		append(dueOfType(typ, now), d("$nor", met)), options.FindOne().SetSort(fields("due_at")).SetHint(IndexDue).SetProjection(fields("_id")))
 	return doc.ID, err
+}
+
+// mostWaiting is how many waiting tasks [Tasks.NotUnderstood] looks at.
+const mostWaiting = 10_000
+
+// NotUnderstood reads, for each waiting task of the type that no worker has understood, why the last one did not.
+// It looks at the first 10,000 waiting tasks of the type. Index: due.
+func (s *Tasks) NotUnderstood(ctx context.Context, typ string) (reasons []string, err error) {
+	doing := "finding tasks of type " + typ + " that no worker understands"
+	cur, err := s.tasks.Aggregate(ctx, mongo.Pipeline{
+		{d("$match", bson.D{d("type", typ), d("due_at", sinceEver)})}, {d("$limit", mostWaiting)},
+		{d("$match", bson.D{d("undecodable_since", sinceEver)})},
+		{d("$project", fields("worker_states.fail_kind", "worker_states.fail_reason"))},
+	}, options.Aggregate().SetHint(IndexDue))
+	if err != nil {
+		return nil, explain(err, doing)
+	}
+	var docs []struct {
+		States []model.WorkerState `bson:"worker_states"`
+	}
+	if err := cur.All(ctx, &docs); err != nil {
+		return nil, explain(err, doing)
+	}
+	for _, doc := range docs {
+		for _, w := range slices.Backward(doc.States) {
+			if w.FailKind == failkind.Undecodable {
+				reasons = append(reasons, w.FailReason)
+				break
+			}
+		}
+	}
+	return reasons, nil
 }
 
 // dueOfType is the filter for all due tasks of a type that name no worker.

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 
+	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -15,20 +17,55 @@ import (
 // for any other type. It is stricter than the worker: a field that it does not know is
 // a mistake here, while a worker must bear with those of a later release.
 func CheckArgs(typ string, args json.RawMessage) error {
-	switch typ {
-	case HTTP.Name():
-		return check(args, &HTTPArgs{})
-	case Exec.Name():
-		return check(args, &ExecArgs{})
-	default:
-		return nil
+	if into := argsOf(typ); into != nil {
+		return decode(args, into, true)
 	}
+	return nil
+}
+
+// CheckStation refuses a built-in type as the station of a plan: none has the arguments of a step.
+func CheckStation(typ string) error {
+	if into := argsOf(typ); into != nil {
+		return input.Invalid("station", "is %s, which cannot run steps: its arguments are %s, and those of a step have messages", typ, strings.Join(argNames(into), ", "))
+	}
+	return nil
+}
+
+// CheckNodes is [CheckArgs] for the nodes of a flow, and of the flows that they start. What refers to values that are
+// not known yet is not checked.
+func CheckNodes(nodes []graph.NodeSpec) error {
+	var errs []error
+	for i := range nodes {
+		n := &nodes[i]
+		err := checkNode(n)
+		if n.Flow != nil {
+			err = input.Under("flow", CheckNodes(n.Flow.Nodes))
+		}
+		errs = append(errs, input.Under(fmt.Sprintf("nodes[%d]", i), err))
+	}
+	return errors.Join(errs...)
+}
+
+func checkNode(n *graph.NodeSpec) error {
+	args, err := json.Marshal(n.Args)
+	if err != nil || bytes.Contains(args, []byte(`"$`)) {
+		return nil //nolint:nilerr // the check of the flow says why
+	}
+	return CheckArgs(n.Type, args)
 }
 
 type validated interface{ validate() error }
 
-func check(args json.RawMessage, into validated) error {
-	return decode(args, into, true)
+// argsOf is where the arguments of a built-in type go; nil for any other type.
+func argsOf(typ string) validated {
+	switch typ {
+	case HTTP.Name():
+		return &HTTPArgs{}
+	case Exec.Name():
+		return &ExecArgs{}
+	default:
+		return nil
+	}
 }
 
 // decode reads and validates arguments. The type's handler does it itself, since for a

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -103,4 +104,16 @@ func FuzzArgumentsNeverPanic(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestArgumentsOfNodesAreCheckedUnlessTheyReferToValues(t *testing.T) {
+	nodes := []graph.NodeSpec{
+		{ID: "own", Type: "t", Args: 1},
+		{ID: "refers", Type: "http", Args: map[string]any{"url": map[string]any{"$output": "own.url"}}},
+		{ID: "good", Type: "http", Args: json.RawMessage(`{"url": "http://example.org"}`)},
+	}
+	require.NoError(t, CheckNodes(nodes))
+	err := CheckNodes(append(nodes, graph.NodeSpec{ID: "none", Type: "exec"}))
+	require.ErrorIs(t, err, model.ErrInvalid)
+	require.ErrorContains(t, err, "nodes[3].args.argv")
 }

@@ -269,6 +269,8 @@ func TestAFileOfFlowsThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 		good + "nodes: [{id: a, type: t, after: [b]}, {id: b, type: t, after: [a]}]\n":                     {"have a cycle: "},
 		good + "nodes: [{id: a, type: t, args: {x: {$output: b.y}}}, {id: b, type: t, after: [a]}]\n":      {"types.yaml:4:46: nodes[0].args.x.$output (node a)"},
 		good + "nodes: [{id: a, type: t, options: {timeout: soon}}]\n":                                     {`options.timeout is "soon"; want a duration`},
+		good + "nodes: [{id: a, type: http, args: {urll: x}}]\n":                                           {"types.yaml:4:42: nodes[0].args.urll is not an argument of this type"},
+		good + "nodes: [{id: a, flow: {nodes: [{id: b, type: exec}]}}]\n":                                  {"nodes[0].flow.nodes[0].args.argv is empty"},
 		good + "nodes: [{id: N/A, type: t}]\n":                                                             {"the name of no node"},
 		good + "nodes: [{id: a, type: t}, {id: b, type: t, after: [a], join: {strategy: at_least, n: 2}}]": {"join.n"},
 		"":     {"there are no flows"},
@@ -346,7 +348,7 @@ func TestFlowsAreListedPageByPage(t *testing.T) {
 
 func TestANodeThatIsNotLinkedYetIsExplained(t *testing.T) {
 	s := newSession(t)
-	s.ok("flow", "append", "orders", "a", "-f", s.file(strings.Repeat(`{"type": "exec"}`+"\n", 300)+`{"id": "last", "type": "exec"}`))
+	s.ok("flow", "append", "orders", "a", "-f", s.file(strings.Repeat(`{"type": "t"}`+"\n", 300)+`{"id": "last", "type": "t"}`))
 	require.Regexp(t, `^last of orders/a is INIT\.\nIt is appended and not linked to the chain yet. Nodes before it: 300\.\nIt is linked [^\n]*\n$`, s.ok("flow", "explain", "orders/a", "last").stdout)
 }
 
@@ -364,20 +366,21 @@ func TestAStreamIsAppendedToListedResolvedAndOpened(t *testing.T) {
 	require.Contains(t, r.stderr, `:1:8: id (node "a b") is "a b"; want 1 to 64 of a-z A-Z 0-9 _ -`)
 	require.Contains(t, r.stderr, ":2:34: prio is not known in a node")
 	require.Contains(t, s.run("flow", "append", "a/b", "4711", "--type", "exec").stderr, `scene is "a/b"; a slash is not allowed`)
+	require.Contains(t, s.run("flow", "append", "a", "b", "--type", "exec").stderr, "args.argv is empty")
 	require.Contains(t, s.run("flow", "list").stderr, "is not set up", "nothing was written")
 
 	r = s.ok("flow", "append", "orders", "4711", "-f", path)
 	require.Equal(t, "orders/4711  4 nodes are in the stream\n", r.stdout)
 	require.Contains(t, r.stderr, "no flow engine is running")
-	require.Equal(t, "orders/4711  a is in the stream\n", s.ok("flow", "append", "orders", "4711", "--type", "exec", "--id", "a").stdout)
+	require.Equal(t, "orders/4711  a is in the stream\n", s.ok("flow", "append", "orders", "4711", "--type", "exec", "--args", `{"argv": ["true"]}`, "--id", "a").stdout)
 	require.Regexp(t, `(?m)^orders/4711 +RUNNING +0 +3 +a +\S`, s.ok("flow", "lines").stdout)
 	require.Regexp(t, `(?m)^orders/4711 +RUNNING +0 of 4 `, s.ok("flow", "list").stdout)
 
-	require.Contains(t, s.run("flow", "append", "orders", "4711", "--type", "exec", "--callback", `{"error": {"url": "nowhere"}}`).stderr, "callback.error.url")
+	require.Contains(t, s.run("flow", "append", "orders", "4711", "--type", "t", "--callback", `{"error": {"url": "nowhere"}}`).stderr, "callback.error.url")
 	s.fails(ExitNotFound, []string{"no such stream: orders/none"}, "flow", "open", "orders", "none", "--callback", `{"error": {"url": "http://127.0.0.1:1/"}}`)
 	s.fails(ExitNotFound, []string{"mscheduler: no such stream: orders/none"}, "flow", "open", "orders", "none")
 	s.ok("flow", "open", "orders", "4711", "--callback", `{"error": {"url": "http://127.0.0.1:1/"}}`, "--ext", "7")
-	require.Contains(t, s.run("flow", "append", "orders", "4711", "--type", "exec", "--ext", "7").stderr, "--ext works with --callback")
+	require.Contains(t, s.run("flow", "append", "orders", "4711", "--type", "t", "--ext", "7").stderr, "--ext works with --callback")
 
 	_, _, stop := s.worker("--flow")
 	s.eventually("the stream waits for a person", func() bool {
@@ -392,7 +395,7 @@ func TestAStreamIsAppendedToListedResolvedAndOpened(t *testing.T) {
 		return strings.Contains(s.ok("flow", "lines").stdout, "FINISH, closed")
 	})
 	require.Regexp(t, `(?m)^orders/4711 +FINISH, closed +0 +1 +- +- +a +d +3 +3 +node c failed and ends the stream$`, s.ok("flow", "lines").stdout)
-	r = s.run("flow", "append", "orders", "4711", "--type", "exec")
+	r = s.run("flow", "append", "orders", "4711", "--type", "exec", "--args", `{"argv": ["true"]}`)
 	require.Equal(t, ExitRefused, r.code)
 	require.Contains(t, r.stderr, "the stream is closed")
 	require.Contains(t, s.ok("flow", "open", "orders", "4711").stdout, "orders/4711  RUNNING")

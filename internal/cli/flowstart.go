@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/audit"
+	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
@@ -173,7 +174,7 @@ func (f *flowsCommand) readFlows(file string, change func(*graph.Spec)) ([]graph
 			change(&spec)
 		}
 		specs[i] = spec
-		errs = append(errs, d.Locate(errors.Join(err, flow.Validate(spec))))
+		errs = append(errs, d.Locate(errors.Join(err, flow.Validate(spec), builtin.CheckNodes(spec.Nodes))))
 	}
 	return specs, errors.Join(errs...)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
@@ -176,8 +177,9 @@ func (f *flowsCommand) nodesOf(n *nodeFlags, scene, group string) ([]graph.NodeS
 }
 
 func (f *flowsCommand) checkNode(scene, group string, n graph.NodeSpec) error {
-	_, err := flowspec.Append(scene, group, []graph.NodeSpec{n}, func() string { return "generated" }, f.clock().Now())
-	return withoutNode(err)
+	nodes := []graph.NodeSpec{n}
+	_, err := flowspec.Append(scene, group, nodes, func() string { return "generated" }, f.clock().Now())
+	return withoutNode(errors.Join(err, builtin.CheckNodes(nodes)))
 }
 
 // withoutNode names fields of the only node as those of a line.

@@ -95,6 +95,7 @@ options: {worker_timeout: 1m}
 	}
 	require.Contains(t, s.run("plan", "list").stderr, "is not set up", "nothing was written")
 
+	s.fails(ExitUsage, []string{"types.yaml:1:10: station is http, which cannot run steps: its arguments are url, "}, "plan", "publish", "-f", s.file("station: http\nplan_type: none\nmessages: [{url: 'http://h/'}]\n"))
 	r := s.fails(ExitUsage, []string{`types.yaml:3:12: plan_time is "noon"; want a time`}, "plan", "publish", "-f", s.file("station: report\nplan_type: time\nplan_time: noon\nmessages: [x]\n"))
 	require.Equal(t, 1, strings.Count(r.stderr, "plan_time"), "a time that is wrong is not missing, too")
 }

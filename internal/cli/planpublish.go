@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/audit"
+	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -102,7 +103,7 @@ func (p *plansCommand) readPlans(file string) ([]repeat.Spec, error) {
 	for i, d := range docs {
 		spec, err := d.Form.Spec()
 		specs[i] = spec
-		err = errors.Join(err, plan.Validate(spec))
+		err = errors.Join(err, plan.Validate(spec), builtin.CheckStation(spec.Station))
 		if id := input.RuleName(spec.Tenant, spec.PlanID); spec.PlanID != "" {
 			if place, twice := places[id]; twice {
 				err = errors.Join(err, input.Invalid("plan_id", "is %q, as that of the plan at %s", spec.PlanID, place))

@@ -204,6 +204,7 @@ func TestWhatIsWrongWithAFlowIsToldByFieldAndNodeAndNothingIsWritten(t *testing.
 		`{"key": "", "tenant": "a b", "nodes": [{"id": "a", "type": "t"}]}`:                    {"body.tenant": "a b"},
 		`{"nodes": [{"id": "a", "handler": "t"}]}`:                                             {"body.nodes[0].handler": "use type"},
 		`{"nodes": [{"id": "a", "type": "t"}, {"id": "b", "type": "t", "after": ["a", "x"]}]}`: {"body.nodes[1].after[1]": "(node b) is x"},
+		`{"nodes": [{"id": "a", "type": "http", "args": {"url": "ftp://example.org"}}]}`:       {"body.nodes[0].args.url": "ftp"},
 		`{"nodes": [{"id": "a", "type": "t", "options": {"timeout": "soon"}}]}`:                {"body.nodes[0].options.timeout": "soon"},
 		`{"description": 1, "nodes": [{"id": "a", "type": "t", "priority": "x"}]}`:             {"body.description": "text", "body.nodes[0].priority": "number"},
 		`{"nodes": [{"id": "N/A", "type": "a b", "on_failure": "stop", "priority": 12, "options": {"retry": {"max_errors": -1}}}]}`: {

@@ -10,6 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/view"
@@ -78,5 +79,5 @@ func flowSpec(ctx context.Context, f *form.Flow, idempotencyKey string) (graph.S
 		f.Tenant = ""
 	}
 	spec, err := f.Spec()
-	return spec, input.Under("body", errors.Join(err, flow.Validate(spec)))
+	return spec, input.Under("body", errors.Join(err, flow.Validate(spec), builtin.CheckNodes(spec.Nodes)))
 }

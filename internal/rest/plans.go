@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
@@ -93,7 +94,7 @@ func (s *API) plan(ctx context.Context, f *form.Plan, place, idempotencyKey stri
 	spec, err := f.Spec()
 	_, sealed := s.secrets.SealCallback("callback", spec.Callback)
 	_, ofTasks := s.secrets.SealCallback("options.callback", spec.Options.Callback)
-	return spec, input.Renamed(errors.Join(err, plan.Validate(spec), sealed, ofTasks), func(field string) string { return "body." + place + field })
+	return spec, input.Renamed(errors.Join(err, plan.Validate(spec), builtin.CheckStation(spec.Station), sealed, ofTasks), func(field string) string { return "body." + place + field })
 }
 
 func (s *API) publish(ctx context.Context, in *struct {

@@ -78,6 +78,7 @@ func TestEachWrongFieldOfAPlanIsNamed(t *testing.T) {
 		`{"station": "s", "plan_type": "week", "plan_value": 9, "plan_repet": -1, "messages": [1], "repeat": 3}`:                                                              {"body.repeat"},
 		`{"station": "s", "plan_type": "week", "plan_value": 9, "plan_repet": -1, "messages": [1], "timezone": "Mars"}`:                                                       {"body.plan_value", "body.timezone"},
 		`{"station": "s", "plan_type": "none", "messages": [1], "callback": {"success": {"url": "https://example.org"}, "security": {"type": "aksk", "ak": "a", "sk": "s"}}}`: {"body.callback.security.keys[0].sk"},
+		`{"station": "exec", "plan_type": "none", "messages": [{"argv": ["true"]}]}`:                                                                                          {"body.station"},
 		`{"station": "s", "plan_type": "none", "messages": [1], "options": {"callback": {"success": {"url": "ftp://example.org"}}}}`:                                          {"body.options.callback.success.url"},
 	} {
 		for _, path := range []string{plans, plans + "/preview"} {

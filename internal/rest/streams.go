@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -250,7 +252,7 @@ func (s *API) appendNodes(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, input.Under("body", err)
 	}
-	if err = flow.ValidateAppend(in.Scene, in.Group, spec.Nodes...); err == nil {
+	if err = errors.Join(flow.ValidateAppend(in.Scene, in.Group, spec.Nodes...), builtin.CheckNodes(spec.Nodes)); err == nil {
 		err = s.setCallback(ctx, &in.StreamPath, &in.Body.form.called)
 	}
 	var ids []string

@@ -156,6 +156,7 @@ func TestWhatIsWrongWithAnAppendIsToldAndNothingIsStored(t *testing.T) {
 		require.Contains(t, errs, "body.nodes[1]."+field)
 	}
 	require.Contains(t, errs["body.nodes[3].id"], "nodes[2]")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", stream+"/nodes", `{"nodes": [{"type": "exec", "args": {"argv": []}}]}`), "body.nodes[0].args.argv")
 	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", stream+"/nodes", `{"nodes": []}`), "body.nodes")
 	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", stream+"/nodes", `{"nodes": [{"type": "t"`+strings.Repeat(`}, {"type": "t"`, 1000)+`}]}`), "body.nodes")
 	require.Contains(t, w.as("Idempotency-Key", "a b").fails(http.StatusUnprocessableEntity, "POST", stream+"/nodes", `{"nodes": [{"type": "t"}]}`), "header.Idempotency-Key")

@@ -3,10 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/human"
@@ -15,6 +17,54 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
+
+// idMark precedes an id without a tenant, such as -/http/order-17, while flags are read: without it, the id would be
+// taken for one. Nobody can type it, since arguments of processes have no NUL.
+const idMark = "\x00"
+
+// markIDs marks the arguments that are ids without a tenant.
+func markIDs(root *cobra.Command, args []string) []string {
+	cmd, _, err := root.Find(args)
+	if err != nil || cmd == root {
+		return args
+	}
+	marked := slices.Clone(args)
+	for i := 1; i < len(args) && args[i] != "--"; i++ {
+		if strings.HasPrefix(args[i], model.NoTenant+"/") && !takesNext(cmd, args[i-1]) {
+			marked[i] = idMark + args[i]
+		}
+	}
+	return marked
+}
+
+// takesNext reports whether the argument is a flag whose value is the next argument.
+func takesNext(cmd *cobra.Command, arg string) bool {
+	var f *pflag.Flag
+	if name, long := strings.CutPrefix(arg, "--"); long {
+		f = cmd.Flag(name)
+	} else if name, short := strings.CutPrefix(arg, "-"); short && len(name) == 1 {
+		cmd.InheritedFlags() // adds them to the command's own
+		f = cmd.Flags().ShorthandLookup(name)
+	}
+	return f != nil && f.NoOptDefVal == ""
+}
+
+// unmarkIDs makes all commands take the marks away before they look at their arguments.
+func unmarkIDs(cmd *cobra.Command) {
+	check := cmd.Args
+	if check == nil {
+		check = cobra.ArbitraryArgs
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		for i := range args {
+			args[i] = strings.TrimPrefix(args[i], idMark)
+		}
+		return check(cmd, args)
+	}
+	for _, c := range cmd.Commands() {
+		unmarkIDs(c)
+	}
+}
 
 // fullID is the id that an argument names: tenant/type/key, or type/key of a task without a
 // tenant.

@@ -15,9 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
-	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/secret"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // app is one run of the command line.
@@ -94,20 +92,6 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		for _, arg := range a.Args {
-			if strings.HasPrefix(arg, model.NoTenant+"/") {
-				name := human.TaskArg(arg)
-				if cmd.HasParent() {
-					switch cmd.Parent().Name() {
-					case "flow":
-						name = human.FlowArg(arg)
-					case "plan":
-						name = human.PlanArg(arg)
-					}
-				}
-				return usage("%s was read as a flag: write %s, or put -- before it", arg, name)
-			}
-		}
 		return usage("%w; see: %s --help", flagError(err), cmd.CommandPath())
 	})
 	f := root.PersistentFlags()
@@ -141,6 +125,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.versionCommand())
 	root.SetHelpTemplate(root.HelpTemplate())
 	strict(root)
+	unmarkIDs(root)
 	return root
 }
 

@@ -106,7 +106,7 @@ func Run(ctx context.Context, p Process) int {
 	a := &app{Process: p}
 	defer a.close()
 	root := a.root()
-	root.SetArgs(p.Args)
+	root.SetArgs(markIDs(root, p.Args))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		a.ended(ctx, ExitOK, "")

@@ -85,14 +85,21 @@ func TestListIsFilteredAndPaged(t *testing.T) {
 	require.Contains(t, s.ok("task", "list", "--type", "none").stderr, "no task")
 }
 
-func TestAnIDWithoutATenantIsShortAndInFullGoesAfterTwoDashes(t *testing.T) {
+func TestAnIDWithoutATenantIsShortAndInFullIsNoFlag(t *testing.T) {
 	s := newSession(t)
 	require.Equal(t, "t/k  New\n", s.ok("send", "t", "--key", "k").stdout)
 	require.Equal(t, "-/t/a/b  New\n", s.ok("send", "t", "--key", "a/b").stdout, "t/a/b would be of the tenant t")
-	for _, id := range [][]string{{"t/k"}, {"--", "-/t/k"}, {"--", "-/t/a/b"}} {
+	for _, id := range [][]string{{"t/k"}, {"-/t/k"}, {"-/t/a/b"}, {"--", "-/t/a/b"}, {"--log-level", "error", "-/t/k"}} {
 		require.Contains(t, s.ok(append([]string{"task", "show"}, id...)...).stdout, "New")
 	}
-	s.fails(ExitUsage, []string{"-/t/k was read as a flag: write 't/k', or put -- before it"}, "task", "show", "-/t/k")
+	require.Contains(t, s.ok("task", "show", "-/t/k", "-o", "json").stdout, `"id":"-/t/k"`)
+	require.Contains(t, s.ok("-o", "json", "task", "show", "-/t/k").stdout, `"id":"-/t/k"`)
+	require.Equal(t, "t/k  Cancelled\n-/t/a/b  Cancelled\n", s.ok("task", "cancel", "-/t/k", "-/t/a/b", "--remark", "-/x").stdout)
+	require.Contains(t, s.ok("task", "show", "t/k").stdout, "-/x", "the value of a flag")
+	s.ok("flow", "start", s.file("key: f\nnodes: [{id: a, type: t}]\n"))
+	require.Contains(t, s.ok("flow", "explain", "-/f", "a").stdout, "a of f is")
+	s.fails(ExitNotFound, []string{"no such plan"}, "plan", "show", "-/none")
+	s.fails(ExitUsage, []string{"unknown shorthand flag"}, "task", "show", "-/t/k", "-x")
 	require.Contains(t, s.ok("task", "list", "--limit", "1").stderr, "--after '-/t/a/b'")
 	require.Contains(t, s.ok("task", "list", "--after", "-/t/a/b").stdout, "t/k ")
 	require.Contains(t, s.ok("task", "list", "--after", "t/a").stdout, "t/k ")

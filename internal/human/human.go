@@ -104,7 +104,7 @@ func List(words []string) string {
 // tenant. A key with a slash keeps the id in full, since type/key would be taken for another.
 func TaskID(id string) string { return withoutTenant(id, 1) }
 
-// TaskArg is the id as an argument of a command, for a shell. After -- it is no flag.
+// TaskArg is the id as an argument of a command, for a shell. One that could be a flag comes after --.
 func TaskArg(id string) string { return argument(TaskID(id)) }
 
 // FlowID is the id of a flow as people write it: order-17 for -/order-17, which has no tenant. A key
@@ -142,7 +142,7 @@ func withoutTenant(id string, slashes int) string {
 
 func argument(id string) string {
 	quoted := "'" + strings.ReplaceAll(id, "'", `'\''`) + "'"
-	if strings.HasPrefix(id, "-") {
+	if strings.HasPrefix(id, "-") && !strings.HasPrefix(id, "-/") {
 		return "-- " + quoted
 	}
 	return quoted

@@ -52,7 +52,7 @@ func TestATaskIDIsShortWhereItHasNoTenantAndOneMeaning(t *testing.T) {
 	for id, want := range map[string][2]string{
 		"-/http/order-17":    {"http/order-17", "'http/order-17'"},
 		"acme/http/order-17": {"acme/http/order-17", "'acme/http/order-17'"},
-		"-/http/a/b":         {"-/http/a/b", "-- '-/http/a/b'"},
+		"-/http/a/b":         {"-/http/a/b", "'-/http/a/b'"},
 		"-/t/it's":           {"t/it's", `'t/it'\''s'`},
 	} {
 		require.Equal(t, want, [2]string{TaskID(id), TaskArg(id)})
@@ -63,7 +63,7 @@ func TestAFlowIDIsShortWhereItHasNoTenantAndOneMeaning(t *testing.T) {
 	for id, want := range map[string][2]string{
 		"-/order-17":    {"order-17", "'order-17'"},
 		"acme/order-17": {"acme/order-17", "'acme/order-17'"},
-		"-/a/b":         {"-/a/b", "-- '-/a/b'"},
+		"-/a/b":         {"-/a/b", "'-/a/b'"},
 		"-/-x":          {"-x", "-- '-x'"},
 	} {
 		require.Equal(t, want, [2]string{FlowID(id), FlowArg(id)})

@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func checkChange(typ string, t *form.Task, now time.Time) error {
 			errs = append(errs, input.Invalid(f.name, "cannot be changed"))
 		}
 	}
-	errs = append(errs, secret.CheckArgs(typ, t.Args))
+	errs = append(errs, secret.CheckArgs(cmp.Or(typ, "http"), t.Args)) // of all types, some tasks may be calls
 	if t.Options.Callback != nil {
 		errs = append(errs, input.Invalid("options.callback", "cannot be changed by a job: its secrets would be stored with the job"))
 	}

@@ -38,6 +38,7 @@ func TestMistakesOfJobsNameTheirFields(t *testing.T) {
 		`{"action": "cancel", "filter": {"type": "t"}, "change": {}}`:                                              "change is given",
 		`{"action": "update", "filter": {"type": "t"}}`:                                                            "change.options or another field is required",
 		`{"action": "update", "filter": {"type": "t"}, "change": {}}`:                                              "change.options or another field is required",
+		`{"action": "update", "filter": {"category": "c"}, "change": {"args": {"url": "http://h/?token=***"}}}`:    "change.args.url has ***",
 		`{"action": "update", "filter": {"type": "t"}, "change": {"key": "k"}}`:                                    "change.key cannot be changed",
 		`{"action": "update", "filter": {"type": "t"}, "change": {"start_time": "soon"}}`:                          "change.start_time is",
 		`{"action": "update", "filter": {"type": "t"}, "change": {"options": {"callback": {"on_pending": true}}}}`: "change.options.callback cannot be changed by a job",

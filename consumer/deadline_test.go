@@ -107,6 +107,16 @@ func TestATaskWithAShortTimeoutThatFindsNoSlotIsClaimedOnceASecond(t *testing.T)
 	require.Equal(t, 800*time.Millisecond, task.DueAt.Sub(task.WorkerStates[0].FailTime))
 }
 
+func TestTheLineAboutALateResultNamesItsOutcome(t *testing.T) {
+	w := newWorld(t, nil)
+	log := make(lines, 10)
+	w.c.log = zerolog.New(log)
+	x := w.hold("a", func(*model.Task) {})
+	hold{x, w.c}.Fenced(lifecycle.Success(bson.RawValue{}), "the lease was lost before")
+	require.Contains(t, inTime(t, log), `"outcome":"success"`)
+	w.c.stop(x, ErrLeaseLost) // its handler waits for that
+}
+
 func TestDeadlinesThatPassAreLoggedOnceAMinuteForEachType(t *testing.T) {
 	w := newWorld(t, nil)
 	log := make(lines, 100)

@@ -112,7 +112,9 @@ func (h hold) Parked() {
 }
 
 // outcomeOf is how metrics call the end of an execution.
-func outcomeOf(w *model.WorkerState) string { return cmp.Or(string(w.FailKind), measure.Success) }
+func outcomeOf(w *model.WorkerState) string { return outcomeText(w.FailKind) }
+
+func outcomeText(kind model.FailKind) string { return cmp.Or(string(kind), measure.Success) }
 
 func (h hold) Ended(after *model.Task) {
 	c, x := h.c, h.execution
@@ -139,7 +141,7 @@ func (h hold) Fenced(out lifecycle.Outcome, why string) {
 	c.stats.fenced.Add(1)
 	c.releasePermits(x, false) // the execution has ended, whoever ended it
 	c.held.remove(x)
-	about(c.log.Warn(), x).Str("outcome", string(out.Kind)).Msg("refused a late result: " + why)
+	about(c.log.Warn(), x).Str("outcome", outcomeText(out.Kind)).Msg("refused a late result: " + why)
 	c.emitFor(x, Event{Kind: workerevent.Fenced, Outcome: out.Kind, Reason: why, Ran: x.ran})
 }
 

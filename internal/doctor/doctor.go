@@ -60,7 +60,7 @@ func (r *Report) Count() (fails, warns int) {
 
 // Unreached is the report on a database that does not answer.
 func Unreached(reason string) *Report {
-	advice := "check the addresses in the URI, the network, and that a primary is elected"
+	advice := "check the addresses, tls and replicaSet in the URI, the network, and that a primary is elected"
 	return &Report{Unreachable: true, Findings: []Finding{{"connection", "fail", human.OneLine(reason, 300), advice}}}
 }
 
@@ -256,13 +256,14 @@ func (d *doctor) pauses(ctx context.Context) {
 	all := false
 	for i := range pauses {
 		p := &pauses[i]
-		if p.Type() == "" {
-			all = true
+		name := p.Type()
+		if name == "" {
+			name, all = "all types", true
 		} else {
-			types = append(types, p.Type())
+			types = append(types, name)
 		}
 		if p.Note != "" {
-			notes = append(notes, human.OneLine(p.Note, 100))
+			notes = append(notes, name+": "+human.OneLine(p.Note, 100))
 		}
 	}
 	detail, advice := "claiming is paused for "+strings.Join(types, " "), "to resume: mscheduler resume "+strings.Join(types, " ")
@@ -270,7 +271,7 @@ func (d *doctor) pauses(ctx context.Context) {
 		detail, advice = "claiming is paused for all types", "to resume: mscheduler resume --all"
 	}
 	if len(notes) > 0 {
-		detail += ": " + strings.Join(notes, "; ")
+		detail += " (" + strings.Join(notes, "; ") + ")"
 	}
 	d.warn("pauses", detail, advice)
 }

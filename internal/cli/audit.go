@@ -79,7 +79,7 @@ func (a *app) auditList() *cobra.Command {
 						return err
 					}
 					if entries, next = append(entries, found...), more; next == "" || len(entries) == limit {
-						return a.printAudit(entries, next, noEntries(f.Resource), c.at)
+						return a.printAudit(entries, next, noEntries(&f), c.at)
 					}
 				}
 			})(cmd, nil)
@@ -102,7 +102,11 @@ func (a *app) auditList() *cobra.Command {
 }
 
 // noEntries says that there are none. Other commands name a thing without a tenant by less than its id.
-func noEntries(resource string) string {
+func noEntries(f *store.AuditFilter) string {
+	resource := f.Resource
+	if _, command := changes[f.Operation]; f.Operation != "" && !command {
+		return fmt.Sprintf("no entries; --operation is %q, which is no command that changes something: if it is not an operationId of the API, check the spelling", f.Operation)
+	}
 	if resource == "" || strings.HasPrefix(resource, "-/") {
 		return "no entries"
 	}

@@ -211,3 +211,10 @@ func TestASendThatIsInterruptedWhileItWaitsHasSucceeded(t *testing.T) {
 	require.True(t, strings.HasSuffix(r.stderr, "mscheduler: interrupted; the task goes on: mscheduler task wait 'mail/w1'\n"), r.stderr)
 	require.Len(t, s.audit("--operation", "send"), 1)
 }
+
+func TestAnOperationThatNoEntryHasIsNamed(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	require.Contains(t, s.ok("audit", "list", "--operation", "task cancle").stderr, `no entries; --operation is "task cancle", which is no command`)
+	require.Equal(t, "no entries\n", s.ok("audit", "list", "--operation", "task cancel").stderr)
+}

@@ -185,6 +185,7 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 	changed := []changedView{}
 	var first error
 	for _, id := range ids {
+		before, _ := r.c.store.Tasks.Get(ctx, id) // if it cannot be read, the change says why
 		t, err := r.apply(ctx, r.c, id, r.remarkText)
 		if err != nil {
 			if ctx.Err() != nil || failure.OfDatabase(err) {
@@ -199,6 +200,9 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 			continue
 		}
 		changed = append(changed, changedView{t.ID, t.Status, t.Generation})
+		if before != nil && before.Rev == t.Rev {
+			r.sayUnchanged(human.TaskID(t.ID), string(t.Status))
+		}
 		if !r.asJSON() {
 			if err := r.print(human.TaskID(t.ID) + "  " + r.textOf(t) + "\n"); err != nil {
 				return err
@@ -231,6 +235,9 @@ func (r *changing) whyNot(id string, err error) string {
 	}
 	return fmt.Sprintf("%s is %s: %s", human.TaskID(id), refused.Status, refused.Reason)
 }
+
+// sayUnchanged says that a command found nothing to do, and the status for which.
+func (a *app) sayUnchanged(id, status string) { a.say("%s is %s; nothing changed", id, status) }
 
 func (r *changing) textOf(t *model.Task) string {
 	if r.text != nil {
@@ -268,6 +275,11 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 	n, err := r.c.store.History.CountLives(ctx, f, r.where)
 	if err != nil {
 		return err
+	}
+	if n == 0 && f.Type != "" {
+		if err := r.warnUnknown(ctx, r.c, []string{f.Type}); err != nil {
+			return err
+		}
 	}
 	counts := bulk.Counts{Matched: n}
 	if n > 0 {

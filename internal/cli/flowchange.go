@@ -19,9 +19,16 @@ func (f *flowsCommand) cancel() *cobra.Command {
 		Use: "cancel ID", Short: "Cancel a flow", Args: one("the id of a flow"),
 		Long: "Cancel a flow: running tasks are cancelled, and waiting nodes are SKIPPED. The flow is FINISH when\nits last running task has ended. To cancel a flow that has ended changes nothing.",
 		RunE: f.onFlow(func(ctx context.Context, c *connection, id string, _ []string) error {
+			before, err := c.flows.Get(ctx, id)
+			if err != nil {
+				return err
+			}
 			doc, err := c.flows.Cancel(ctx, id, remark)
 			if err != nil {
 				return err
+			}
+			if doc.Rev == before.Rev {
+				f.sayUnchanged(human.FlowID(doc.ID), string(doc.Status))
 			}
 			return f.printFlow(ctx, c, doc)
 		}),

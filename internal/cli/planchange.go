@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/human"
 )
 
 func (p *plansCommand) cancel() *cobra.Command {
@@ -12,9 +14,16 @@ func (p *plansCommand) cancel() *cobra.Command {
 		Use: "cancel ID", Short: "Cancel a plan", Args: one("the id of a plan"),
 		Long: "Cancel a plan: no step follows, and the task of the step that waits or runs is cancelled. It has no\neffect on a plan that is over.",
 		RunE: p.onPlan(func(ctx context.Context, c *connection, id string) error {
+			before, err := c.plans.Get(ctx, id)
+			if err != nil {
+				return err
+			}
 			doc, err := c.plans.Cancel(ctx, id, remark)
 			if err != nil {
 				return err
+			}
+			if doc.Rev == before.Rev {
+				p.sayUnchanged(human.PlanID(doc.ID), string(doc.Status))
 			}
 			return p.printPlan(ctx, c, doc)
 		}),

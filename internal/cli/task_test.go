@@ -123,6 +123,12 @@ func TestCommandsChangeTasksById(t *testing.T) {
 	require.Equal(t, "t/a  New\n", s.ok("task", "release", "t/a").stdout)
 	require.Equal(t, "t/a  Cancelled\nt/b  Cancelled\n", s.ok("task", "cancel", "t/a", "t/b", "--remark", "not needed").stdout)
 	require.Regexp(t, `(?m)^remark +not needed$`, s.ok("task", "show", "t/a").stdout)
+	s.ok("send", "t", "--key", "c")
+	require.Equal(t, "t/c is New; nothing changed\n", s.ok("task", "release", "t/c").stderr)
+	require.Equal(t, "t/a is Cancelled; nothing changed\n", s.ok("task", "cancel", "t/a").stderr)
+	require.Empty(t, s.ok("task", "cancel", "t/c").stderr)
+	require.Contains(t, s.ok("task", "retry", "--type", "tt").stderr, `unknown type "tt": no definition, no tasks and no live worker; check the spelling`)
+	require.Empty(t, s.ok("task", "resolve", "--type", "t").stderr)
 	r := s.fails(ExitRefused, []string{"only Pending can be resolved"}, "task", "resolve", "t/a")
 	require.Empty(t, r.stdout)
 

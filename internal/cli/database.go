@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/plan"
@@ -165,7 +167,11 @@ func (a *app) dial(t target) (*connection, error) {
 	if c.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, TracerProvider: a.traces, Logger: log}); err != nil {
 		return nil, err
 	}
-	if c.flows, err = flow.New(flow.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, TracerProvider: a.traces, Logger: log}); err != nil {
+	ofFlows := log
+	if a.origins["log-level"] == "" { // the answer of a command says what an engine would log
+		ofFlows = log.Level(zerolog.ErrorLevel)
+	}
+	if c.flows, err = flow.New(flow.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, TracerProvider: a.traces, Logger: ofFlows}); err != nil {
 		return nil, err
 	}
 	c.plans, err = plan.New(plan.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, TracerProvider: a.traces, Logger: log})
@@ -173,7 +179,24 @@ func (a *app) dial(t target) (*connection, error) {
 }
 
 func unreachable(t target, err error) error {
-	return &codedError{ExitUnreachable, fmt.Errorf("the database does not answer: %s: %w", t.hosts, err)}
+	return &codedError{ExitUnreachable, fmt.Errorf("the database does not answer: %s%s: %w", t.hosts, t.suspects(), err)}
+}
+
+// suspects names the options of the URI that keep a client from a database that runs, if they are wrong.
+func (t target) suspects() string {
+	var found []string
+	if cs, err := connstring.Parse(t.uri); err == nil {
+		if cs.SSL {
+			found = append(found, "tls=true")
+		}
+		if cs.ReplicaSet != "" {
+			found = append(found, "replicaSet="+cs.ReplicaSet)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return " (check also " + human.List(found) + " in the URI)"
 }
 
 // connectReady is connect for commands that read or change what is there: a database

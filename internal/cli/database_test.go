@@ -53,6 +53,8 @@ func TestDatabaseThatDoesNotAnswerIsExit4(t *testing.T) {
 	uri := "mongodb://user:hidden@" + addr + "/?serverSelectionTimeoutMS=200"
 	r := s.fails(ExitUnreachable, []string{"the database does not answer: " + addr, "connection refused"}, "task", "list", "--uri", uri)
 	require.NotContains(t, r.stderr, "hidden")
+	require.NotContains(t, r.stderr, "check also")
+	s.fails(ExitUnreachable, []string{addr + " (check also tls=true and replicaSet=rs1 in the URI)"}, "task", "list", "--uri", uri+"&tls=true&replicaSet=rs1")
 	require.Equal(t, 1, strings.Count(r.stderr, "\n"), "one line: %s", r.stderr)
 
 	var d struct {

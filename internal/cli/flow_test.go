@@ -217,6 +217,8 @@ func TestAFlowIsCancelled(t *testing.T) {
 	s.ok("flow", "start", s.file("tenant: acme\nnodes: [{id: a, type: t}, {id: b, type: t, after: [a]}]\n"), "--key", "k/1")
 	r := s.ok("flow", "cancel", "acme/k/1", "--remark", "no longer needed")
 	require.Contains(t, r.stdout, "acme/k/1  RUNNING  no longer needed\n", "its first task ends when an engine hears of it")
+	require.NotContains(t, r.stderr, "nothing changed")
+	require.Contains(t, s.ok("flow", "cancel", "acme/k/1").stderr, "acme/k/1 is RUNNING; nothing changed\n")
 	r = s.ok("flow", "show", "acme/k/1")
 	require.Regexp(t, `(?m)^b +t +SKIPPED .* a +no longer needed$`, r.stdout)
 	require.Regexp(t, `(?m)^acme/k/1 `, s.ok("flow", "list", "--tenant", "acme").stdout)
@@ -225,6 +227,29 @@ func TestAFlowIsCancelled(t *testing.T) {
 	require.Contains(t, r.stderr, "no flows")
 	require.Contains(t, s.ok("flow", "list", "--status", "pending").stderr, "no flow is PENDING")
 	require.Contains(t, s.ok("plan", "list", "--status", "error").stderr, "no plan is ERROR")
+}
+
+func TestErrorsAboutFlowsAndPlansNameThemAsPeopleDo(t *testing.T) {
+	s := newSession(t)
+	s.ok("flow", "start", s.file("key: k\nnodes: [{id: a, type: t}]\n"))
+	s.fails(ExitRefused, []string{"flow k, node a: it is READY"}, "flow", "resolve", "k", "a", "SUCCESS")
+	s.fails(ExitNotFound, []string{"no such node: \"b\" of the flow k\n"}, "flow", "explain", "k", "b")
+	s.fails(ExitNotFound, []string{"no such flow: none\n"}, "flow", "cancel", "none")
+	s.fails(ExitNotFound, []string{"no such plan: none\n"}, "plan", "reset", "none")
+	s.fails(ExitNotFound, []string{"no such flow: a/b\n"}, "flow", "cancel", "a/b")
+}
+
+func TestACommandThatMakesANodePendingLogsNothing(t *testing.T) {
+	s := newSession(t)
+	s.ok("flow", "start", s.file("key: k\nnodes: [{id: a, ask: one}, {id: b, type: t, after: [a]}]\n"))
+	asked := func() bool { return strings.Contains(s.ok("flow", "show", "k").stdout, "PENDING") }
+	if !asked() {
+		_, _, stop := s.worker("--flow")
+		s.eventually("the question", asked)
+		stop()
+	}
+	r := s.ok("flow", "resolve", "k", "a", "ERROR")
+	require.NotContains(t, r.stderr, "{", "no line of a log")
 }
 
 func TestWatchingAFlowEndsWhenItIsInterrupted(t *testing.T) {

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Exit codes of the binary; the help of every command lists them.
@@ -158,11 +159,19 @@ func errorText(err error) string {
 	if failure.NoServer(err) {
 		text = firstSentence(text)
 	}
-	none := store.ErrNotFound.Error() + ": "
-	if before, id, found := strings.Cut(text, none); found {
-		text = before + none + human.TaskID(id)
-	}
-	return strings.ReplaceAll(text, "\n", "\n  ")
+	return strings.ReplaceAll(shortIDs(text), "\n", "\n  ")
+}
+
+// idInText is an id without a tenant in the text of an error.
+var idInText = regexp.MustCompile(`\b(task|flow|plan):? -/\S*`)
+
+// shortIDs writes the ids of a text as people write them.
+func shortIDs(text string) string {
+	return idInText.ReplaceAllStringFunc(text, func(found string) string {
+		at := strings.Index(found, model.NoTenant+"/")
+		short := map[byte]func(string) string{'t': human.TaskID, 'f': human.FlowID, 'p': human.PlanID}[found[0]]
+		return found[:at] + short(found[at:])
+	})
 }
 
 // say prints a line for a person.

@@ -113,8 +113,8 @@ func TestTheLineAboutALateResultNamesItsOutcome(t *testing.T) {
 	w.c.log = zerolog.New(log)
 	x := w.hold("a", func(*model.Task) {})
 	hold{x, w.c}.Fenced(lifecycle.Success(bson.RawValue{}), "the lease was lost before")
-	require.Contains(t, inTime(t, log), `"outcome":"success"`)
 	w.c.stop(x, ErrLeaseLost) // its handler waits for that
+	require.Contains(t, inTime(t, log), `"outcome":"success"`)
 }
 
 func TestDeadlinesThatPassAreLoggedOnceAMinuteForEachType(t *testing.T) {

@@ -47,7 +47,7 @@ func TestATaskThatCannotBeDecodedIsNamedWhenTheOthersOfARestoredDatabaseArePrepa
 	tasks := database(t, s).Collection("tasks")
 	_, err := tasks.UpdateByID(t.Context(), "-/t/b", bson.D{{Key: "$set", Value: bson.D{{Key: "generation", Value: "one"}}}})
 	require.NoError(t, err)
-	r := s.fails(ExitFailed, []string{"cannot decode 1 task: -/t/b."}, "db", "restored", "--yes", "-o", "json")
+	r := s.fails(ExitFailed, []string{"cannot decode 1 task: t/b."}, "db", "restored", "--yes", "-o", "json")
 	var sum upkeep.RestoredSum
 	r.json(&sum)
 	require.Equal(t, upkeep.RestoredSum{Tasks: 2, Unreadable: []string{"-/t/b"}}, sum)

@@ -173,8 +173,8 @@ shop/later  RUNNING  step 1, 2030-04-01 00:30:00Z \(in .*\)$`, r.stdout)
 	require.Contains(t, s.ok("plan", "publish", "-f", path).stderr, "a plan with the id now already exists")
 
 	require.Regexp(t, `^shop/later  CANCELLED .*withdrawn`, s.ok("plan", "cancel", "shop/later", "--remark", "withdrawn").stdout)
-	s.fails(ExitNotFound, []string{"no such plan: -/nobody"}, "plan", "show", "nobody")
-	s.fails(ExitNotFound, []string{"no such plan: -/nobody"}, "plan", "results", "nobody")
+	s.fails(ExitNotFound, []string{"no such plan: nobody"}, "plan", "show", "nobody")
+	s.fails(ExitNotFound, []string{"no such plan: nobody"}, "plan", "results", "nobody")
 }
 
 func TestAPlanThatNobodyServesSaysSo(t *testing.T) {

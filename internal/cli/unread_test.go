@@ -25,8 +25,8 @@ func TestWhatCannotBeReadIsNamedAndTheOthersAreListed(t *testing.T) {
 		args []string
 	}{
 		{"the task mail/b cannot be read", "mail/", []string{"task", "list", "--type", "mail"}},
-		{"the flow -/b cannot be read", "", []string{"flow", "list"}},
-		{"the plan -/b cannot be read", "", []string{"plan", "list"}},
+		{"the flow b cannot be read", "", []string{"flow", "list"}},
+		{"the plan b cannot be read", "", []string{"plan", "list"}},
 	} {
 		r := s.fails(ExitFailed, []string{c.said, "rev"}, c.args...)
 		require.Regexp(t, `(?m)^`+c.of+`a `, r.stdout)

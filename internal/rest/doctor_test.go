@@ -29,7 +29,7 @@ func TestTheDeploymentIsExamined(t *testing.T) {
 	require.Regexp(t, `^ok: version \d+, up to date, all indexes are there$`, checks["schema"])
 	require.Equal(t, "warn: none lives", checks["workers"])
 	require.Contains(t, checks["due tasks"], "warn: no live worker handles lonely")
-	require.Contains(t, checks["pauses"], "claiming is paused for mail: the relay is down")
+	require.Contains(t, checks["pauses"], "claiming is paused for mail (mail: the relay is down)")
 	require.NotContains(t, checks, "writing", "it writes nothing")
 	require.Contains(t, checks["clock"], "the server's machine differs from the database by")
 	require.GreaterOrEqual(t, at(first, "control.signal"), 0.)

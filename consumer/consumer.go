@@ -270,7 +270,7 @@ func (c *Consumer) upkeep() *upkeep.Keeper {
 	busy := func() bool {
 		before := ended
 		ended = c.stats.finished.Load()
-		return ended != before
+		return ended != before || c.gate.Lacks() // perhaps the permit of a process that died
 	}
 	return upkeep.New(c.store, c.cfg.WorkerID+"/"+crand.Text(), c.log, busy,
 		upkeep.Outcomes{Runner: c.outcomes},

@@ -233,7 +233,7 @@ func TestAnIdleWatcherSendsAtMostTwelveCommandsAMinute(t *testing.T) {
 		return err
 	})
 	cost("upkeep", upkeep.IdlePause, func() error {
-		_, err := c.store.Turns.Take(ctx, "upkeep", "me", time.Minute)
+		_, err := c.store.Turns.Take(ctx, "upkeep", "me", time.Minute, false)
 		require.NoError(t, err)
 		return keeper.Round(ctx)
 	})

@@ -37,7 +37,7 @@ func newChain(t *testing.T, tasks int) *chain {
 	setup, _ := prepared(t, db)
 	limitTo(t, setup, 1)
 	putMany(t, setup, map[string]int{limitedType: tasks}, nil)
-	mine, err := setup.store.Turns.Take(t.Context(), upkeep.Permit, "nobody", time.Hour)
+	mine, err := setup.store.Turns.Take(t.Context(), upkeep.Permit, "nobody", time.Hour, false)
 	require.NoError(t, err)
 	require.True(t, mine)
 	px, err := proxy.Start(testdb.URI(t))

@@ -35,7 +35,7 @@ func archive(c *Config) []part {
 				return err
 			}
 			// Whoever has the permit archives: the bench, which does not, until it lets go.
-			_, err = r.db.Store.Turns.Take(ctx, upkeep.Permit, "bench", 24*time.Hour)
+			_, err = r.db.Store.Turns.Take(ctx, upkeep.Permit, "bench", 24*time.Hour, false)
 			return err
 		},
 		measure: func(ctx context.Context, r *run) error {

@@ -66,7 +66,7 @@ func (t *Taker) fresh(c store.Census) bool {
 
 // take counts if it is this process's turn; otherwise last is what there is.
 func (t *Taker) take(ctx context.Context, last store.Census) (store.Census, error) {
-	mine, err := t.store.Turns.Take(ctx, turn, t.holder, 2*patience)
+	mine, err := t.store.Turns.Take(ctx, turn, t.holder, 2*patience, false)
 	if err != nil || !mine {
 		return last, err
 	}

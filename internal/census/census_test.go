@@ -59,7 +59,7 @@ func TestWhileOneCountsTheOthersHaveItsLastNumbers(t *testing.T) {
 	first, _, err := takers[0].Now(t.Context())
 	require.NoError(t, err)
 	takers[1].store.Clock.Skip(2 * Every)
-	mine, err := takers[0].store.Turns.Take(t.Context(), turn, takers[0].holder, time.Hour)
+	mine, err := takers[0].store.Turns.Take(t.Context(), turn, takers[0].holder, time.Hour, false)
 	require.NoError(t, err)
 	require.True(t, mine)
 	seen, _, err := takers[1].Now(t.Context()) // must read the clock first

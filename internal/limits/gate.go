@@ -163,6 +163,22 @@ func (g *Gate) AnyWaits() bool {
 	return !g.next(func(*wait) bool { return true }).IsZero()
 }
 
+// Lacks reports whether tasks have waited for a permit lately, as far as this process knows: of a type, or of a key.
+func (g *Gate) Lacks() bool {
+	if g.AnyWaits() {
+		return true
+	}
+	now := g.store.Local().Monotonic()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, at := range g.noted {
+		if now-at < noteAgain {
+			return true
+		}
+	}
+	return false
+}
+
 // next is when the first of the waits that count ends. The caller holds mu.
 func (g *Gate) next(counts func(*wait) bool) (next time.Time) {
 	now := g.store.Clock.Now()

@@ -17,7 +17,7 @@ type Limits struct {
 func (Limits) Name() string { return "limits" }
 
 // Wanted implements [Job].
-func (j Limits) Wanted(store.Chores) bool { return j.Used() }
+func (j Limits) Wanted(store.Chores) bool { return j.Used() || j.Gate.Lacks() }
 
 // Run implements [Job].
 func (j Limits) Run(ctx context.Context) error {

@@ -47,12 +47,13 @@ type Keeper struct {
 	holder string // unique to the process
 	log    zerolog.Logger
 	jobs   []Job
-	busy   func() bool // has this process worked since the last time?
+	busy   func() bool // has this process worked since it was asked last, or does it wait for what upkeep frees?
 	pace   Pace
 	looks  *clock.Pacer
 }
 
-// New makes a keeper. busy says whether the process works: then it looks more often.
+// New makes a keeper. busy says whether the process works, or waits for what upkeep frees: then it looks more often, and
+// takes the permit from one that is idle.
 func New(st *store.Store, holder string, log zerolog.Logger, busy func() bool, jobs ...Job) *Keeper {
 	return &Keeper{store: st, holder: holder, log: log, busy: busy, jobs: jobs, pace: pace(),
 		looks: clock.NewPacer(st.Local(), 0, IdlePause)}
@@ -60,18 +61,19 @@ func New(st *store.Store, holder string, log zerolog.Logger, busy func() bool, j
 
 // Loop keeps until ctx ends, then gives the permit back.
 func (k *Keeper) Loop(ctx context.Context) {
-	had, more := false, false
+	had, more, idle := false, false, false
 	for first := true; ; first = false {
-		pause := k.pace.Idle
-		if k.busy() || first { // soon after its start: nobody may have been there before
-			pause = k.pace.Busy
+		if !more {
+			idle = k.rest(ctx, first) // soon after its start: nobody may have been there before
 		}
-		pause = max(pause, k.looks.Left())
-		// At different times, so that many processes do not ask together.
-		if !more && !clock.Pause(ctx, pause*3/4+rand.N(pause/2)) || ctx.Err() != nil {
+		if ctx.Err() != nil {
 			break
 		}
-		mine, err := k.store.Turns.Take(ctx, Permit, k.holder, 2*pause+k.pace.Grace)
+		pause := k.pace.Busy
+		if idle {
+			pause = k.pace.Idle
+		}
+		mine, err := k.store.Turns.Take(ctx, Permit, k.holder, 2*max(pause, k.looks.Left())+k.pace.Grace, idle)
 		had, more = had || mine || err != nil, false // an answer that was lost may have been yes
 		if err == nil && mine {
 			more, err = k.round(ctx)
@@ -87,6 +89,20 @@ func (k *Keeper) Loop(ctx context.Context) {
 			k.log.Debug().Err(err).Msg("could not release the upkeep turn")
 		}
 	}
+}
+
+// rest waits until it is time to look: soon if the process works or shall hurry. It reports whether the process was idle
+// all the time. The pauses vary, so that many processes do not ask together.
+func (k *Keeper) rest(ctx context.Context, hurry bool) (idle bool) {
+	about := func(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2) }
+	for left := about(k.pace.Idle); left > 0; {
+		some := about(max(min(k.pace.Busy, k.pace.Idle), k.looks.Left()))
+		if !clock.Pause(ctx, some) || k.busy() || hurry {
+			return false
+		}
+		left -= some
+	}
+	return true
 }
 
 // Round looks once and does what is to be done, permit or not.

@@ -76,7 +76,7 @@ func Claimable(t *model.Task, workerID string, eff Effective, now time.Time) Ref
 		return RefusedTwice
 	case dueAt(t).After(now):
 		return RefusedNotDue
-	case eff.MaxErrorsPerWorker > 0 && errorsOf(t, workerID) >= eff.MaxErrorsPerWorker:
+	case exhausted(t, workerID, eff):
 		return RefusedErrors
 	case RetryOf(t, workerID).After(now):
 		return RefusedOwnRetry
@@ -104,6 +104,11 @@ func errorsOf(t *model.Task, workerID string) int {
 		}
 	}
 	return n
+}
+
+// exhausted says whether the worker has had so many errors of the task that it leaves the task to others.
+func exhausted(t *model.Task, workerID string, eff Effective) bool {
+	return eff.MaxErrorsPerWorker > 0 && errorsOf(t, workerID) >= eff.MaxErrorsPerWorker
 }
 
 // errorsIn is how many errors of its worker the entry stands for.

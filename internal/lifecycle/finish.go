@@ -125,8 +125,8 @@ func Finish(t *model.Task, execID string, out Outcome, eff Effective, now time.T
 	switch {
 	case out.Kind == failkind.Released:
 		wake(c, now)
-	case out.Kind == failkind.Undecodable && !c.DueAt.IsZero():
-		c.WakeAt = now // for a worker that does understand: it hears when to come
+	case !c.DueAt.IsZero() && (out.Kind == failkind.Undecodable || exhausted(c, w.WorkerID, eff)):
+		c.WakeAt = now // for another worker, which does understand or may try: it hears when to come
 	}
 	return c, nil
 }

@@ -122,17 +122,17 @@ func spent(t *model.Task, eff Effective) bool {
 // tooFewLeft says whether named workers have reached max_errors_per_worker, so that the others are
 // fewer than the task still wants. Without names another worker may always come.
 func tooFewLeft(t *model.Task, eff Effective) bool {
-	left, exhausted := 0, false
+	left, some := 0, false
 	for _, id := range t.Options.SpecificWorkerIDs {
 		switch {
 		case holdsOrDone(t, id):
-		case eff.MaxErrorsPerWorker > 0 && errorsOf(t, id) >= eff.MaxErrorsPerWorker:
-			exhausted = true
+		case exhausted(t, id, eff):
+			some = true
 		default:
 			left++
 		}
 	}
-	return exhausted && left < Wanted(t)-Successes(t)-OpenExecutions(t)
+	return some && left < Wanted(t)-Successes(t)-OpenExecutions(t)
 }
 
 // lapseAt is the earliest lease among the open executions.

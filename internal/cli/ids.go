@@ -18,23 +18,30 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// idMark precedes an id without a tenant, such as -/http/order-17, while flags are read: without it, the id would be
-// taken for one. Nobody can type it, since arguments of processes have no NUL.
-const idMark = "\x00"
-
-// markIDs marks the arguments that are ids without a tenant.
-func markIDs(root *cobra.Command, args []string) []string {
-	cmd, _, err := root.Find(args)
-	if err != nil || cmd == root {
+// argumentsLast puts the arguments of a command behind its flags and "--". So an id without a tenant, such as
+// -/http/order-17, is not read as a flag.
+func argumentsLast(root *cobra.Command, args []string) []string {
+	isID := func(arg string) bool { return strings.HasPrefix(arg, model.NoTenant+"/") }
+	cmd, rest, err := root.Find(args)
+	if err != nil || !slices.ContainsFunc(rest, isID) {
 		return args
 	}
-	marked := slices.Clone(args)
-	for i := 1; i < len(args) && args[i] != "--"; i++ {
-		if strings.HasPrefix(args[i], model.NoTenant+"/") && !takesNext(cmd, args[i-1]) {
-			marked[i] = idMark + args[i]
+	flags, arguments := strings.Fields(cmd.CommandPath())[1:], []string{"--"}
+	for i := 0; i < len(rest); i++ {
+		switch arg := rest[i]; {
+		case arg == "--":
+			return slices.Concat(flags, arguments, rest[i+1:])
+		case isID(arg) || arg == "-" || !strings.HasPrefix(arg, "-"):
+			arguments = append(arguments, arg)
+		default:
+			flags = append(flags, arg)
+			if i+1 < len(rest) && takesNext(cmd, arg) {
+				i++
+				flags = append(flags, rest[i])
+			}
 		}
 	}
-	return marked
+	return slices.Concat(flags, arguments)
 }
 
 // takesNext reports whether the argument is a flag whose value is the next argument.
@@ -47,23 +54,6 @@ func takesNext(cmd *cobra.Command, arg string) bool {
 		f = cmd.Flags().ShorthandLookup(name)
 	}
 	return f != nil && f.NoOptDefVal == ""
-}
-
-// unmarkIDs makes all commands take the marks away before they look at their arguments.
-func unmarkIDs(cmd *cobra.Command) {
-	check := cmd.Args
-	if check == nil {
-		check = cobra.ArbitraryArgs
-	}
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		for i := range args {
-			args[i] = strings.TrimPrefix(args[i], idMark)
-		}
-		return check(cmd, args)
-	}
-	for _, c := range cmd.Commands() {
-		unmarkIDs(c)
-	}
 }
 
 // fullID is the id that an argument names: tenant/type/key, or type/key of a task without a

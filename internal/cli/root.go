@@ -125,7 +125,6 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.versionCommand())
 	root.SetHelpTemplate(root.HelpTemplate())
 	strict(root)
-	unmarkIDs(root)
 	return root
 }
 

@@ -107,7 +107,7 @@ func Run(ctx context.Context, p Process) int {
 	a := &app{Process: p}
 	defer a.close()
 	root := a.root()
-	root.SetArgs(markIDs(root, p.Args))
+	root.SetArgs(argumentsLast(root, p.Args))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		a.ended(ctx, ExitOK, "")

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,4 +34,52 @@ func TestATaskThatItsWorkerMayNotRetryGoesToAnIdleOneAtOnce(t *testing.T) {
 		g.await(t)
 		require.Less(t, time.Since(sent), 12*time.Second)
 	})
+}
+
+// It alone knew when.
+func TestARetryOfAWorkerThatStopsGoesToAnIdleOneInTime(t *testing.T) {
+	for name, long := range map[string]bool{"at once": false, "after a long handler": true} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+				setup, _ := preparedAt(t, uri, db)
+				var calls atomic.Int64
+				failed, ran := make(chan struct{}), newGauge(2)
+				crew, start := crewAt(t, uri, db, 2, Config{}, map[string]func(*Task[int]){limitedType: func(task *Task[int]) {
+					if task.Key == "long" {
+						<-time.After(40 * time.Second)
+						return
+					}
+					ran.during(func() { <-time.After(5 * time.Second) }) // longer than a race for the claim
+					if calls.Add(1) == 1 {
+						close(failed)
+						panic("once")
+					}
+				}})
+				start()
+				<-time.After(5 * time.Minute)
+				putMany(t, setup, map[string]int{limitedType: 1}, func(task *model.Task) {
+					task.Options.Retry = &model.Retry{Strategy: model.RetryFixed, Interval: 3 * time.Second}
+				})
+				<-failed
+				<-time.After(time.Second)
+				for _, m := range crew {
+					if m.Stats().ClaimsWon == 0 {
+						continue
+					}
+					if long {
+						putMany(t, setup, map[string]int{limitedType: 1}, func(task *model.Task) {
+							task.Key, task.ID = "long", model.TaskID("", limitedType, "long")
+							task.Options.SpecificWorkerIDs = []string{m.cfg.WorkerID}
+						})
+						<-time.After(100 * time.Millisecond)
+					}
+					m.cfg.ShutdownTimeout = time.Minute
+					go func() { _ = m.Stop(context.Background()) }() // the handler of the other task may go on
+				}
+				stopped := time.Now()
+				ran.await(t)
+				require.Less(t, time.Since(stopped), 12*time.Second)
+			})
+		})
+	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/presence"
+	"github.com/mscheduler/mscheduler/internal/store"
 )
 
 // returnGrace is how long handlers get to return once their context has ended.
@@ -16,6 +18,10 @@ const returnGrace = 5 * time.Second
 // ShutdownTimeout, then their contexts end, and each execution is given back at once,
 // without cost, when its handler has returned.
 func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
+	began := c.store.Clock.Now()
+	if c.held.count().running > 0 { // until these have returned somebody else must know
+		c.late.Go(func() { c.handOn(began) })
+	}
 	gaveBack := make(chan struct{})
 	c.late.Go(func() { // a database that is away may hold it up
 		defer close(gaveBack)
@@ -46,6 +52,7 @@ func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
 		return &LeftError{Executions: left}
 	}
 	c.writeOutcomes(c.hurry)
+	c.handOn(began)
 	c.store.Series.Record(c.hurry, true)
 	c.goodbye()
 	c.endService()
@@ -132,6 +139,17 @@ func (c *Consumer) stillRunning() []string {
 		}
 	}
 	return left
+}
+
+// handOn tells the other workers of the next start since then, such as a retry of what this worker has ended: it alone
+// has waited for that. Those that rest would find it by their polls.
+func (c *Consumer) handOn(since time.Time) {
+	if c.presence.Fleet() <= 1 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.hurry, 2*time.Second)
+	defer cancel()
+	c.store.Control.WakeNext(ctx, store.NextQuery{Types: c.someTypes(c.types()), After: since, Until: c.store.Clock.Now().Add(2 * presence.PollWatching)})
 }
 
 // goodbye takes the workers document away. If that does not succeed it ages out.

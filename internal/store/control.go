@@ -90,7 +90,7 @@ func (s *Control) Resume(ctx context.Context, all bool, types []string) error {
 		types, _ = s.tasksRoom.TypesWithTasks(ctx)
 	}
 	for _, typ := range types {
-		s.wakeOne(ctx, typ)
+		s.wakeOne(ctx, bson.D{d("type", typ), d("due_at", exists)})
 	}
 	return nil
 }
@@ -117,17 +117,24 @@ func (s *Control) Pauses(ctx context.Context) ([]Pause, error) {
 	return out, err
 }
 
-// wakeOne gives one due task of the type the field that the streams watch. Indexes: due to
+// WakeNext wakes the workers for the next task that the query finds: those that rest may not know of it. Where it does
+// not succeed they find out by their polls. Indexes: those of [Tasks.NextDue] and wakeOne.
+func (s *Control) WakeNext(ctx context.Context, q NextQuery) {
+	if next, err := s.tasksRoom.NextDue(ctx, q); err == nil && !next.DueAt.IsZero() {
+		s.wakeOne(ctx, bson.D{d("type", next.Type), d("priority", next.Priority), d("due_at", next.DueAt)})
+	}
+}
+
+// wakeOne gives one due task of those the field that the streams watch. Indexes: due to
 // find it; _id to write it, without which a router refuses the update up to MongoDB 6.0.
-func (s *Control) wakeOne(ctx context.Context, typ string) {
-	due := d("due_at", exists)
-	task, there, err := readOne[named](ctx, s.tasks, "looking for a due task", bson.D{d("type", typ), due},
+func (s *Control) wakeOne(ctx context.Context, of bson.D) {
+	task, there, err := readOne[named](ctx, s.tasks, "looking for a due task", of,
 		options.FindOne().SetHint(IndexDue).SetProjection(fields("_id")))
 	if err != nil || !there {
 		return // nobody can be woken: they poll
 	}
 	wake := encoded(bson.D{d("$currentDate", bson.D{d("wake_at", true)})})
-	_, _ = s.execute(ctx, []statement{{ids: []string{task.ID}, guard: appendFields(bson.D{due}), update: wake}}, 0)
+	_, _ = s.execute(ctx, []statement{{ids: []string{task.ID}, guard: appendFields(bson.D{d("due_at", exists)}), update: wake}}, 0)
 }
 
 // MarkLimited notes, for good, that limits are used, so that somebody sweeps their permits.

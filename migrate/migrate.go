@@ -28,8 +28,7 @@ type State struct {
 	// Missing lists the indexes that do not exist yet, as collection.name, and tasks.~ for the
 	// sentinel document of the tasks.
 	Missing []string
-	// Foreign says that the collection of tasks has documents that mscheduler did not
-	// write; Up then refuses.
+	// Foreign says that a collection has documents that mscheduler did not write. Up then refuses.
 	Foreign bool
 	// Current says that [Up] has nothing to do.
 	Current bool
@@ -67,7 +66,7 @@ func (c Config) do(ctx context.Context, what string, f func(*store.Store, contex
 		err = fmt.Errorf("%s: %w", what, err)
 	}
 	return State{
-		Version: st.Version, Wanted: st.Wanted, MinReader: st.MinReader, Missing: st.Missing, Foreign: st.Foreign,
-		Current: err == nil && !st.Foreign && st.Version >= st.Wanted && len(st.Missing) == 0,
+		Version: st.Version, Wanted: st.Wanted, MinReader: st.MinReader, Missing: st.Missing, Foreign: st.Foreign != "",
+		Current: err == nil && st.Foreign == "" && st.Version >= st.Wanted && len(st.Missing) == 0,
 	}, err
 }

@@ -3,6 +3,7 @@ package migrate
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -79,8 +80,16 @@ func TestAPrefixHasASchemaOfItsOwn(t *testing.T) {
 }
 
 func TestUpRefusesACollectionThatIsNotOurs(t *testing.T) {
+	for _, name := range []string{"tasks", "signals", "rates", "workers", "audit", "control", "plans", "tokens", "series", "meta"} {
+		t.Run(name, func(t *testing.T) { refusesForeign(t, name) })
+	}
+}
+
+// An index that deletes old documents on a collection of an application would be the end of these.
+func refusesForeign(t *testing.T, name string) {
+	t.Helper()
 	db := testdb.New(t)
-	_, err := db.Collection("tasks").InsertOne(t.Context(), bson.D{{Key: "title", Value: "buy milk"}})
+	_, err := db.Collection(name).InsertOne(t.Context(), bson.D{{Key: "title", Value: "buy milk"}, {Key: "at", Value: time.Unix(0, 0)}})
 	require.NoError(t, err)
 	st, err := Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)
@@ -90,6 +99,9 @@ func TestUpRefusesACollectionThatIsNotOurs(t *testing.T) {
 	st, err = Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)
 	require.Zero(t, st.Version, "nothing was made")
+	names, err := db.ListCollectionNames(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.Equal(t, []string{name}, names)
 	_, err = Up(t.Context(), Config{Database: db, Prefix: "ms_"})
 	require.NoError(t, err, "a prefix helps")
 }

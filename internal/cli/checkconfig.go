@@ -64,8 +64,8 @@ func (a *app) checkDatabase(ctx context.Context, c *connection) (about string, e
 	switch st, err := c.store.Schema(ctx); {
 	case err != nil:
 		return "", err
-	case st.Foreign:
-		return "", c.foreign()
+	case st.Foreign != "":
+		return "", c.foreign(st)
 	case st.Version == 0:
 		return about + "; it is not set up yet: the first process that starts does that", nil
 	default:

@@ -210,8 +210,8 @@ func (a *app) connectReady(ctx context.Context) (*connection, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case st.Foreign:
-		return nil, c.foreign()
+	case st.Foreign != "":
+		return nil, c.foreign(st)
 	case st.Version == 0:
 		return nil, coded(ExitRefused, "database %s is not set up: it has received no task and no worker has used it. If it is the right one, run: mscheduler db migrate", c.target)
 	}
@@ -221,9 +221,9 @@ func (a *app) connectReady(ctx context.Context) (*connection, error) {
 	return c, a.begin(ctx, c)
 }
 
-// foreign is what is wrong with a database whose tasks are not ours.
-func (c *connection) foreign() error {
-	return coded(ExitRefused, "database %s has a collection %stasks that mscheduler did not create; choose another database or --prefix", c.target, c.prefix)
+// foreign is what is wrong with a database of which a collection is not ours.
+func (c *connection) foreign(st store.SchemaStatus) error {
+	return coded(ExitRefused, "database %s has a collection %s that mscheduler did not create; choose another database or --prefix", c.target, st.Foreign)
 }
 
 // onDatabase is the action of a command on a database that is set up.

@@ -206,7 +206,7 @@ func (d *doctor) schema(ctx context.Context) bool {
 	switch {
 	case ready:
 		d.ok("schema", "version %d, %s, all indexes are there", st.Version, state)
-	case st.Version == 0 && !st.Foreign:
+	case st.Version == 0 && st.Foreign == "":
 		d.warn("schema", "database "+d.Database+" is not set up", "if it is the right database, the first send or worker sets it up, or run: mscheduler db migrate")
 	default:
 		d.fail("schema", errors.New(state), "")

@@ -163,14 +163,14 @@ type SchemaStatus struct {
 	MinReader int      // releases with a lower schema version must not touch the database
 	Wanted    int      // of this release
 	Missing   []string // indexes, as collection.name; tasks.~ is the sentinel document
-	Foreign   bool     // there is a tasks collection that mscheduler did not make
+	Foreign   string   // a collection with a document that mscheduler did not write; "" = there is none
 }
 
 // State says in words what a schema is good for, and whether this release can work.
 func (st SchemaStatus) State() (state string, ready bool) {
 	switch {
-	case st.Foreign:
-		return "mscheduler did not create its tasks collection: use another database or --prefix", false
+	case st.Foreign != "":
+		return "mscheduler did not create its collection " + st.Foreign + ": use another database or --prefix", false
 	case st.Version == 0:
 		return "not set up; the first send or worker sets it up, or run: mscheduler db migrate", false
 	case st.MinReader > st.Wanted:
@@ -197,11 +197,12 @@ func (s *Store) Schema(ctx context.Context) (SchemaStatus, error) {
 	st := SchemaStatus{Wanted: SchemaVersion}
 	doc, there, err := s.schema(ctx)
 	if err == nil && !there {
-		st.Foreign, err = finds(ctx, s.tasks, "looking for tasks", bson.D{present}, options.FindOne())
+		st.Foreign, err = s.foreign(ctx)
 	}
-	if err == nil && st.Foreign { // or another process has set the database up since, and used it
-		doc, there, err = s.schema(ctx)
-		st.Foreign = !there
+	if err == nil && st.Foreign != "" { // or another process has set the database up since, and used it
+		if doc, there, err = s.schema(ctx); there {
+			st.Foreign = ""
+		}
 	}
 	if err != nil {
 		return st, err
@@ -245,8 +246,9 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 		return st, err
 	}
 	switch {
-	case st.Foreign:
-		return st, s.foreign()
+	case st.Foreign != "":
+		return st, &FatalError{Reason: fmt.Sprintf("the collection %s.%s contains documents that mscheduler did not write; use another database or a prefix",
+			s.db.Name(), st.Foreign)}
 	case st.Version > SchemaVersion:
 		return st, s.compatible(st)
 	}
@@ -345,9 +347,24 @@ func (s *core) movePermits(ctx context.Context) error {
 	return explain(old.Drop(ctx), "dropping the collection slots of schema 3")
 }
 
-func (s *core) foreign() error {
-	return &FatalError{Reason: fmt.Sprintf("the collection %s.%s contains documents that mscheduler did not write; use another database or a prefix",
-		s.db.Name(), s.tasks.Name())}
+// foreign returns the name of a collection that has a document which mscheduler did not write; "" = there is none. It is
+// for a database without the document of the schema. What is an application's own would get indexes that delete old
+// documents.
+func (s *core) foreign(ctx context.Context) (name string, err error) {
+	// A reading of the clock and the record of a command come before the schema. Our ids are strings.
+	early := bson.D{d("_id", bson.D{d("$not", bson.D{d("$type", "string")})})}
+	filters := map[*mongo.Collection]bson.D{s.tasks: {present}, s.control: early, s.audit: early}
+	for _, coll := range []*mongo.Collection{
+		s.tasks, s.history, s.types, s.workers, s.control, s.signals, s.turns, s.seats, s.permits, s.rates, s.rules, s.runs,
+		s.flows, s.flowNodes, s.plans, s.planHistory, s.planResults, s.tokens, s.answers, s.audit, s.series, s.meta,
+	} {
+		filter := append(bson.D{}, filters[coll]...) // any, where there is none
+		some, err := finds(ctx, coll, "looking for documents of others in "+coll.Name(), filter, options.FindOne())
+		if some || err != nil {
+			return coll.Name(), err
+		}
+	}
+	return "", nil
 }
 
 // compatible says whether this release may work on the database.

@@ -19,7 +19,6 @@ type follower struct {
 	c     *Consumer
 	ranks *stream.Ranks
 	late  chan []pending
-	next  bool // its tasks follow others that have ended
 }
 
 // pending is a task to claim in a moment.
@@ -217,21 +216,20 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 		return err
 	}
 	room := c.room(c.held.count())
-	if f.next {
-		room = max(room, c.plan.RoomForNext(c.held.count().forPlan(), c.cfg.Clock.Monotonic()))
-	}
-	var now, left []*model.Task
+	var now []*model.Task
+	left := false
 	for _, t := range eachOnce(tasks) {
 		switch {
 		case !mayBeFor(t, c.cfg.WorkerID), !lifecycle.ConditionsMet(c.only, t), c.recent.has(t):
 		case len(now) >= room || c.waits(t.Type):
-			left = append(left, t)
+			c.seeker.Hear(t)
+			left = true
 		default:
 			now = append(now, t)
 		}
 	}
-	if len(left) > 0 {
-		c.leaveToFetch(left)
+	if left {
+		c.wake.now()
 	}
 	out, err := c.claim(ctx, now, nil)
 	if err == nil && out.Lost+out.Unwritable > 0 {

@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +14,7 @@ import (
 type holdings struct {
 	mu       sync.Mutex
 	all      map[*execution]struct{}
-	buffer   []*execution   // in the order in which they shall start, see [startsBefore]
+	buffer   []*execution   // in the order in which they shall start
 	planned  []*execution   // those whose time to begin is to come, the earliest first
 	aside    int            // number of those, here and in the buffer, that have their slot already
 	alarm    *time.Timer    // for the first of them
@@ -47,38 +46,7 @@ func newHoldings(slots int) *holdings {
 	return &holdings{slots: slots, all: map[*execution]struct{}{}, byType: map[string]int{}, released: func(bool) {}, limits: func(string) bool { return false }}
 }
 
-// startsBefore orders what waits for a slot: first those whose start passes, then those with a permit of their
-// type, which no other task can use meanwhile, then the others. Each of these by priority and by due time, and
-// permits of keys first.
-func startsBefore(a, b *execution) int {
-	class := func(x *execution) int {
-		switch {
-		case !x.until.IsZero():
-			return 0
-		case x.ofType() != nil:
-			return 1
-		default:
-			return 2
-		}
-	}
-	return cmp.Or(class(a)-class(b), b.task.Priority-a.task.Priority, a.dueAt.Compare(b.dueAt), min(len(b.permits), 1)-min(len(a.permits), 1))
-}
-
-// enqueue has an execution wait for a slot, behind its equals. The caller holds mu.
-func (h *holdings) enqueue(x *execution) {
-	i := len(h.buffer)
-	if i > 0 && startsBefore(x, h.buffer[i-1]) < 0 { // seldom: claims come in this order
-		i, _ = slices.BinarySearchFunc(h.buffer, x, func(b, x *execution) int {
-			if startsBefore(b, x) <= 0 {
-				return -1
-			}
-			return 1
-		})
-	}
-	h.buffer = slices.Insert(h.buffer, i, x)
-}
-
-// add takes claimed executions in, to start in their order, those excepted whose time to
+// add takes claimed executions in, to start in this order, those excepted whose time to
 // begin is to come: at is the store's.
 func (h *holdings) add(xs []*execution, now time.Duration, at time.Time) {
 	h.mu.Lock()
@@ -86,19 +54,23 @@ func (h *holdings) add(xs []*execution, now time.Duration, at time.Time) {
 	if len(h.buffer) == 0 {
 		h.lastMove = now
 	}
-	planned := len(h.planned)
+	planned, first := len(h.planned), 0
 	for _, x := range xs {
 		h.all[x] = struct{}{}
 		h.byType[x.h.typ]++
-		if !x.from.After(at) {
-			h.enqueue(x)
-			continue
-		}
-		h.planned = append(h.planned, x)
-		if 2*(h.running+len(h.buffer)) > h.slots && h.running < h.slots { // else one is free by then
-			x.slot = setAside
-			h.aside++
-			h.running++
+		switch {
+		case x.from.After(at):
+			h.planned = append(h.planned, x)
+			if 2*(h.running+len(h.buffer)) > h.slots && h.running < h.slots { // else one is free by then
+				x.slot = setAside
+				h.aside++
+				h.running++
+			}
+		case x.ofType() != nil || !x.until.IsZero(): // no other task can use its permit or its start while it waits
+			h.buffer = slices.Insert(h.buffer, first, x)
+			first++
+		default:
+			h.buffer = append(h.buffer, x)
 		}
 	}
 	if len(h.planned) > planned {
@@ -146,9 +118,7 @@ func (h *holdings) startDue(at time.Time, now time.Duration, again func()) {
 		if len(h.buffer) == 0 {
 			h.lastMove = now
 		}
-		for _, x := range h.planned[:n] {
-			h.enqueue(x)
-		}
+		h.buffer = slices.Insert(h.buffer, 0, h.planned[:n]...)
 		h.planned = slices.Delete(h.planned, 0, n)
 	}
 	if len(h.planned) == 0 {

@@ -13,7 +13,7 @@ import (
 
 func held(types ...*handler) (xs []*execution) {
 	for _, h := range types {
-		xs = append(xs, &execution{h: h, task: &model.Task{Priority: 5}})
+		xs = append(xs, &execution{h: h})
 	}
 	return xs
 }
@@ -30,27 +30,6 @@ func TestWaitingExecutionsStartInOrderAndNeverMoreThanTheSlots(t *testing.T) {
 	require.Equal(t, counts{buffered: 0, running: 2, all: 3, started: 3}, h.count())
 	h.remove(xs[1])
 	require.Equal(t, 2, h.count().all, "held until its end is written")
-}
-
-func TestWhatWaitsStartsByPriorityAndDueTime(t *testing.T) {
-	h, typ, now := newHoldings(1), &handler{typ: "a"}, time.Unix(1000, 0)
-	one := func(priority int, due time.Duration) *execution {
-		return &execution{h: typ, task: &model.Task{Priority: priority}, dueAt: now.Add(due)}
-	}
-	equal, late, early, urgent, permitted, start := one(5, 2), one(5, 2), one(5, 1), one(9, 3), one(0, 4), one(0, 5)
-	ofKey := one(5, 2)
-	ofKey.permits = []lifecycle.Permit{{Name: "k", Key: "k"}}
-	permitted.permits = []lifecycle.Permit{{Name: "p"}}
-	start.until = now.Add(time.Second)
-	h.add([]*execution{equal, late}, 0, now)
-	h.add([]*execution{early}, 0, now)
-	h.add([]*execution{permitted, urgent, ofKey}, 0, now)
-	h.add([]*execution{start}, 0, now)
-	for i, want := range []*execution{start, permitted, urgent, early, ofKey, equal, late} {
-		x := h.next(0)
-		require.Same(t, want, x, "%d", i)
-		gone(t, h, x, false)
-	}
 }
 
 func TestATypesRoomCountsWhatWaitsAndWhatRuns(t *testing.T) {

@@ -80,15 +80,10 @@ func (c *Consumer) noRoomFor(typ string) bool {
 
 // admitted is for a task whose key has room again.
 func (c *Consumer) admitted(t *model.Task) {
-	h := c.handlerOf(t.Type)
-	switch {
-	case h == nil:
-	case c.gate.Prompt(t.Type) && c.freeSlots() <= 0:
-		c.seeker.Hear(t)
+	c.seeker.Hear(t)
+	if h := c.handlerOf(t.Type); h != nil && c.gate.Prompt(t.Type) && c.freeSlots() <= 0 {
 		c.gate.Learn([]*model.Task{t})
 		c.lackSlot(h)
-	default:
-		c.offered([]*model.Task{t})
 	}
 }
 

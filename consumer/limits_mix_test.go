@@ -135,12 +135,6 @@ func TestLimitedTypesShareTheSlots(t *testing.T) {
 	}
 }
 
-// Without that, one of a key would wait for the next fetch and then behind all that it finds: 18 would run, not 28.
-func TestTheNextTaskOfAKeyWaitsForASlotAndNotForTheNextFetch(t *testing.T) {
-	keyed := &mixed{TaskType: model.TaskType{KeyLimit: &model.KeyLimit{MaxRunning: 1}}, work: 200 * time.Millisecond}
-	shared(t, 1, 4, 0.4, keyed, &mixed{work: 200 * time.Millisecond})
-}
-
 // mixes are the seeds of a test: MSCHEDULER_MIX_SEED=7 repeats one, MSCHEDULER_MIX_SEEDS=200 has so many.
 func mixes(t *testing.T, n, short int) iter.Seq[int] {
 	t.Helper()

@@ -18,6 +18,7 @@ import (
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/plan"
@@ -36,6 +37,7 @@ type target struct {
 	database string
 	prefix   string
 	hosts    string // for messages: the addresses, never the credentials
+	suspects string // for the message that the database does not answer; "" = nothing in particular
 }
 
 func (t target) String() string { return t.database + " on " + t.hosts }
@@ -79,15 +81,21 @@ func (a *app) targetOf(uri, from string) (target, error) {
 	case strings.Contains(cs.Database, "@"): // the end of a password, which the driver took for a database
 		return target{}, usage("the database in %s is not valid; write @ / : in a password as %%40 %%2F %%3A", from)
 	}
-	t := target{uri: uri, hosts: strings.Join(cs.Hosts, ",")}
+	t := target{uri: uri, hosts: strings.Join(cs.Hosts, ","), suspects: suspectsOf(cs)}
 	t.prefix = a.flags.prefix
 	t.database = cmp.Or(a.flags.database, cs.Database, defaultDatabase)
+	if a.flags.database == "" && input.SystemDatabase(t.database) {
+		return target{}, usage("the database in %s is %s, where MongoDB keeps its own data: pass --database, or write /DATABASE?authSource=%[2]s if the user is stored there", from, t.database)
+	}
 	return t, a.validDatabase(t.database)
 }
 
 func (a *app) validDatabase(name string) error {
 	if len(name) > 63 || strings.ContainsAny(name, "/\\. \"$*<>:|?\x00") {
 		return usage("%s is %q; want at most 63 bytes without / \\ . space \" $ * < > : | ?", a.from("database"), name)
+	}
+	if input.SystemDatabase(name) {
+		return usage("%s is %s, where MongoDB keeps its own data", a.from("database"), name)
 	}
 	return nil
 }
@@ -179,19 +187,21 @@ func (a *app) dial(t target) (*connection, error) {
 }
 
 func unreachable(t target, err error) error {
-	return &codedError{ExitUnreachable, fmt.Errorf("the database does not answer: %s%s: %w", t.hosts, t.suspects(), err)}
+	return &codedError{ExitUnreachable, fmt.Errorf("the database does not answer: %s%s: %w", t.hosts, t.suspects, err)}
 }
 
-// suspects names the options of the URI that keep a client from a database that runs, if they are wrong.
-func (t target) suspects() string {
+// suspectsOf names what keeps a client from a database that runs, if it is wrong: options of the URI, or the access list
+// of a hosted cluster.
+func suspectsOf(cs *connstring.ConnString) string {
+	if cs.Scheme == connstring.SchemeMongoDBSRV { // most options come from the name server
+		return " (check also that the cluster's access list has the address of this machine)"
+	}
 	var found []string
-	if cs, err := connstring.Parse(t.uri); err == nil {
-		if cs.SSL {
-			found = append(found, "tls=true")
-		}
-		if cs.ReplicaSet != "" {
-			found = append(found, "replicaSet="+cs.ReplicaSet)
-		}
+	if cs.SSL {
+		found = append(found, "tls=true")
+	}
+	if cs.ReplicaSet != "" {
+		found = append(found, "replicaSet="+cs.ReplicaSet)
 	}
 	if len(found) == 0 {
 		return ""

@@ -14,8 +14,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 
 	"github.com/mscheduler/mscheduler/internal/doctor"
+	"github.com/mscheduler/mscheduler/internal/store"
 )
 
 func TestWithoutADatabaseBothWaysAreNamed(t *testing.T) {
@@ -125,6 +127,30 @@ func TestDatabaseNameComesFromTheFlagThenTheURI(t *testing.T) {
 	target, err = a.targetOf("mongodb://h1", "--uri")
 	require.NoError(t, err)
 	require.Equal(t, "mscheduler", target.database)
+}
+
+// Many write /admin for the database in which the user is stored.
+func TestDatabasesOfMongoDBAreRefused(t *testing.T) {
+	for _, name := range []string{"admin", "local", "config"} {
+		a := &app{}
+		_, err := a.targetOf("mongodb://root:pw@h1/"+name, "--uri")
+		require.ErrorContains(t, err, "the database in --uri is "+name+", where MongoDB keeps its own data: pass --database, or write /DATABASE?authSource="+name)
+		a.flags.database = "tasks"
+		_, err = a.targetOf("mongodb://root:pw@h1/"+name, "--uri")
+		require.NoError(t, err)
+		a.flags.database = name
+		_, err = a.targetOf("mongodb://h1/tasks", "--uri")
+		require.ErrorContains(t, err, "is "+name+", where MongoDB")
+		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
+		require.NoError(t, err)
+		_, err = store.Open(store.Config{Database: client.Database(name)})
+		require.ErrorContains(t, err, "database is "+name)
+		require.NoError(t, client.Disconnect(t.Context()))
+	}
+}
+
+func TestSuspectsOfAHostedClusterAreNotItsOptions(t *testing.T) {
+	require.Contains(t, suspectsOf(&connstring.ConnString{Scheme: connstring.SchemeMongoDBSRV, SSL: true, ReplicaSet: "atlas-0"}), "access list")
 }
 
 func TestPasswordInABadURIIsNotRepeated(t *testing.T) {

@@ -114,3 +114,6 @@ func Line(field, s string) error {
 	}
 	return nil
 }
+
+// SystemDatabase reports whether MongoDB keeps its own data in a database of the name.
+func SystemDatabase(name string) bool { return name == "admin" || name == "local" || name == "config" }

@@ -253,20 +253,10 @@ func (c *census) names(ctx context.Context, stored []*model.TaskType) (names []s
 
 // served are the types that live workers have handlers for. Index: heartbeat of workers.
 func (c *census) served(ctx context.Context) (names []string, err error) {
-	const doing = "finding the types that are served"
 	handling := append(c.alive(), d("concurrency", bson.D{d("$gt", 0)})) // engines are listed, too
-	// The stable API, which a client may be bound to, has no distinct.
-	cur, err := c.s.workers.Aggregate(ctx, mongo.Pipeline{
-		{d("$match", handling)}, {d("$unwind", "$types")}, {d("$group", bson.D{d("_id", "$types")})}, {d("$sort", bson.D{d("_id", 1)})},
-	})
-	if err != nil {
-		return nil, explain(err, doing)
-	}
-	var types []named
-	if err := cur.All(ctx, &types); err != nil {
-		return nil, explain(err, doing)
-	}
-	return collect(types, func(t named) string { return t.ID }), nil
+	err = c.s.workers.Distinct(ctx, "types", handling).Decode(&names)
+	slices.Sort(names)
+	return names, explain(err, "finding the types that are served")
 }
 
 // alive selects the live workers.

@@ -86,6 +86,9 @@ func Open(c Config) (*Store, error) {
 	if c.Database == nil {
 		return nil, input.Invalid("database", "is nil")
 	}
+	if name := c.Database.Name(); input.SystemDatabase(name) {
+		return nil, input.Invalid("database", "is %s, where MongoDB keeps its own data: it allows no transactions and no change streams there", name)
+	}
 	if err := validPrefix(c.Prefix); err != nil {
 		return nil, err
 	}

@@ -220,7 +220,7 @@ func TestAMixIsDoneAsSoonAsItsLimitsAllow(t *testing.T) {
 								task.Options.LimitKey = "k"
 							}
 							if r.IntN(3) == 0 {
-								task.DueAt = task.DueAt.Add(rand.N(latest))
+								task.DueAt = task.DueAt.Add(time.Duration(r.Int64N(int64(latest))))
 							}
 							if r.IntN(4) == 0 {
 								task.Priority = 1 + r.IntN(9)

@@ -505,7 +505,7 @@ func workMix(t *testing.T, seed int, uri string, db *mongo.Database) {
 			opts = append(opts, producer.ConcurrentWorkers(n))
 		}
 		if r.IntN(4) == 0 {
-			opts = append(opts, producer.In(rand.N(4*time.Second)))
+			opts = append(opts, producer.In(time.Duration(r.Int64N(int64(4*time.Second)))))
 		}
 		retry := model.Retry{MaxErrors: new(1 + r.IntN(5))}
 		switch r.IntN(4) {

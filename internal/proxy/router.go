@@ -10,8 +10,8 @@ import (
 var (
 	// ofReplicaSet are the fields of an answer to hello that mongos does not give.
 	ofReplicaSet = []string{"setName", "setVersion", "hosts", "primary", "me", "electionId"}
-	// ofDeployment are those that a standalone server does not give either.
-	ofDeployment = append([]string{"secondary", "lastWrite", "topologyVersion", "logicalSessionTimeoutMinutes"}, ofReplicaSet...)
+	// ofMember are the fields that only members of a replica set give. A standalone server has sessions, too.
+	ofMember = append([]string{"secondary", "lastWrite"}, ofReplicaSet...)
 )
 
 // AsRouter rewrites a server's answer to hello to that of mongos, for [Proxy.Rewrite]. It shows
@@ -21,9 +21,10 @@ func AsRouter(command string, answer bson.Raw) bson.Raw {
 	return helloWithout(ofReplicaSet, command, answer, bson.E{Key: "msg", Value: "isdbgrid"})
 }
 
-// AsStandalone rewrites a server's answer to hello to that of one in no replica set, for [Proxy.Rewrite].
+// AsStandalone rewrites a server's answer to hello to that of one in no replica set, for [Proxy.Rewrite]. It does
+// not imitate what such a server refuses, such as transactions.
 func AsStandalone(command string, answer bson.Raw) bson.Raw {
-	return helloWithout(ofDeployment, command, answer)
+	return helloWithout(ofMember, command, answer)
 }
 
 func helloWithout(fields []string, command string, answer bson.Raw, more ...bson.E) bson.Raw {

@@ -78,6 +78,7 @@ func (f *follower) hear(woken []store.Woken) {
 		if w.Task != nil {
 			f.c.seeker.Hear(w.Task)
 		} else if _, typ, _, err := input.ParseTaskID(w.ID); err == nil && f.c.handlerOf(typ) != nil {
+			f.c.seeker.Refused.Lift(w.ID)
 			f.c.seeker.Forget()
 		}
 	}

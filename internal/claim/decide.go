@@ -107,6 +107,8 @@ func (q question) decide(found []*model.Task) decision {
 			retry = lifecycle.RetryOf(t, q.by.WorkerID)
 		case lifecycle.RefusedNotDue:
 			retry = t.DueAt
+		case lifecycle.RefusedTwice:
+			retry = q.now.Add(heldFor) // its execution may have ended since the task was read, and no query finds it before
 		}
 		d.refuse(t, retry)
 	}

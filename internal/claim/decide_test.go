@@ -116,6 +116,16 @@ func TestARefusedTaskComesBackWhenItsOwnRetryIsDue(t *testing.T) {
 	require.Equal(t, map[*model.Task]time.Time{own: noon.Add(time.Second), tenants: {}}, d.refused)
 }
 
+// Only an event or an old copy offers a task to a worker that holds it. Its execution may end at any time.
+func TestATaskThatThisWorkerHoldsIsLookedAtAgainSoon(t *testing.T) {
+	held := candidate("held", func(t *model.Task) {
+		t.Options.ConcurrentWorkerCount = 2
+		t.WorkerStates = []model.WorkerState{{ExecID: "earlier", WorkerID: "w", Attempt: 1}}
+	})
+	d := asked().decide([]*model.Task{held})
+	require.Equal(t, map[*model.Task]time.Time{held: noon.Add(time.Second)}, d.refused)
+}
+
 func TestATaskOfAnUnknownTypeStaysAsItIs(t *testing.T) {
 	q := asked()
 	q.terms = func(*model.Task) (*lifecycle.Effective, *model.Options) { return nil, nil }

@@ -44,6 +44,15 @@ func (r *Refusals) Add(id string, now, retry time.Time) {
 	r.until[id] = clock.Sooner(r.until[id], retry)
 }
 
+// Lift forgets a refusal, because the task has been written since.
+func (r *Refusals) Lift(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.until, id)
+	delete(r.retry, id)
+	delete(r.held, id)
+}
+
 // AddHeld notes a task that another client holds, such as an open transaction.
 func (r *Refusals) AddHeld(id string, now time.Time) {
 	r.Add(id, now, now.Add(heldFor))

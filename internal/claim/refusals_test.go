@@ -31,3 +31,15 @@ func TestATaskThatWaitsForItsOwnRetryIsLeftOutUntilThen(t *testing.T) {
 	require.Empty(t, r.IDs(noon.Add(RefusedFor)))
 	require.Equal(t, noon.Add(time.Hour), r.Next(), "asked about again, and still known")
 }
+
+func TestATaskThatWasWrittenSinceItsRefusalIsNoLongerLeftOut(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	var r Refusals
+	r.Add("own", noon, noon.Add(time.Second))
+	r.AddHeld("held", noon)
+	r.Lift("own")
+	r.Lift("held")
+	require.Empty(t, r.IDs(noon))
+	require.True(t, r.Next().IsZero())
+	require.True(t, r.Held().IsZero())
+}

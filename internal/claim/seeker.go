@@ -124,9 +124,10 @@ func (s *Seeker) Forget() {
 }
 
 // Hear records a task that this process has written or that an event named: it may lie before
-// the place where the next look begins.
+// the place where the next look begins, and an earlier refusal no longer counts.
 func (s *Seeker) Hear(t *model.Task) {
 	now := s.clock.Monotonic()
+	s.Refused.Lift(t.ID)
 	s.Queue.Hear(t, now)
 	s.Several.Hear(t, now)
 	several, own := lifecycle.Wanted(t) > 1, slices.Contains(t.Options.SpecificWorkerIDs, s.WorkerID)

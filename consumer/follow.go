@@ -235,11 +235,23 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 	out, err := c.claim(ctx, now, nil)
 	if err == nil && out.Lost+out.Unwritable > 0 {
 		f.ranks.Lost()
+		f.again(now)
 	}
 	if out.Claims() == len(now) {
 		c.recent.add(now, c.cfg.Clock.Monotonic())
 	}
 	return err
+}
+
+// again makes a fetch look at tasks of which some were lost to other workers. One that wants several may have a place
+// left, of which no event tells.
+func (f *follower) again(lost []*model.Task) {
+	for _, t := range lost {
+		if lifecycle.Wanted(t) > 1 {
+			f.c.seeker.Hear(t)
+			f.c.wake.now()
+		}
+	}
 }
 
 // eachOnce leaves out all but the newest copy of each task. A task that was woken twice has two

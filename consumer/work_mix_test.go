@@ -397,6 +397,9 @@ func (w *watcher) look(tasks []*model.Task) {
 				}
 			}
 			most := tooLong
+			if task.Options.LimitKey != "" {
+				most *= 2 // the sweep looks after five seconds at keys of which nobody saw the end
+			}
 			if (typ.MaxRunning > 0 || task.Options.LimitKey != "") && !s.calm {
 				most = 30 * time.Second
 			}

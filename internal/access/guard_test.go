@@ -120,6 +120,7 @@ func TestATokenExpiresByTheDatabasesClock(t *testing.T) {
 func TestConcurrentChecksOfATokenAreOneRead(t *testing.T) {
 	x := newGate(t)
 	text, _ := x.create(Wanted{})
+	before := x.count("find")
 	for n := 1; n <= 2; n++ {
 		var wg sync.WaitGroup
 		for range 200 {
@@ -130,7 +131,7 @@ func TestConcurrentChecksOfATokenAreOneRead(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.Equal(t, n, x.count("find"))
+		require.Equal(t, n, x.count("find")-before)
 		x.hand.forward(Window)
 	}
 }

@@ -351,14 +351,18 @@ func (s *core) movePermits(ctx context.Context) error {
 // for a database without the document of the schema. What is an application's own would get indexes that delete old
 // documents.
 func (s *core) foreign(ctx context.Context) (name string, err error) {
-	// A reading of the clock and the record of a command come before the schema. Our ids are strings.
-	early := bson.D{d("_id", bson.D{d("$not", bson.D{d("$type", "string")})})}
-	filters := map[*mongo.Collection]bson.D{s.tasks: {present}, s.control: early, s.audit: early}
+	// Of ours some come before the schema: a reading of the clock, the record of a command, a worker that starts
+	// while another process sets the database up. Our ids are strings, but those of signals.
+	others := bson.D{d("_id", bson.D{d("$not", bson.D{d("$type", "string")})})}
+	filters := map[*mongo.Collection]bson.D{s.tasks: {present}, s.signals: {d("task_ids", absent)}}
 	for _, coll := range []*mongo.Collection{
 		s.tasks, s.history, s.types, s.workers, s.control, s.signals, s.turns, s.seats, s.permits, s.rates, s.rules, s.runs,
 		s.flows, s.flowNodes, s.plans, s.planHistory, s.planResults, s.tokens, s.answers, s.audit, s.series, s.meta,
 	} {
-		filter := append(bson.D{}, filters[coll]...) // any, where there is none
+		filter, given := filters[coll]
+		if !given {
+			filter = others
+		}
 		some, err := finds(ctx, coll, "looking for documents of others in "+coll.Name(), filter, options.FindOne())
 		if some || err != nil {
 			return coll.Name(), err

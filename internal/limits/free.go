@@ -127,7 +127,7 @@ func (g *Gate) freeNow(ctx context.Context, permits []lifecycle.Permit) error {
 }
 
 func (g *Gate) report(err error, doing string) {
-	if err != nil && g.ctx.Err() == nil && !store.Outage(err) {
+	if err != nil && g.ctx.Err() == nil && !store.Away(err) {
 		g.log.Warn().Err(err).Str("doing", doing).Msg("could not update permits; the sweeper will do it")
 	}
 }

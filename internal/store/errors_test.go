@@ -109,7 +109,8 @@ func TestOnlyTheNetworkATimeoutOrAServerProvesAnOutage(t *testing.T) {
 		require.True(t, Away(explain(away, "trying")), "%v", away)
 	}
 	for _, other := range []error{
-		nil, context.Canceled, errors.New("MaxAwaitTime must be less than the operation timeout"), ErrStreamEnded, ErrHeld,
+		nil, context.Canceled, errors.New("MaxAwaitTime must be less than the operation timeout"),
+		errors.New("current topology does not support sessions"), ErrStreamEnded, ErrHeld,
 		mongo.CommandError{Code: 13}, mongo.CommandError{Code: 999_999},
 	} {
 		require.False(t, Away(other), "%v", other)

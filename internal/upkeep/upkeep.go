@@ -39,6 +39,9 @@ const (
 	Permit = "upkeep"
 
 	jobTimeout = 5 * time.Minute
+
+	// fewFailures is how many rounds one after another may fail without a line in the log.
+	fewFailures = 2
 )
 
 // Keeper does the jobs while it has the permit.
@@ -50,6 +53,11 @@ type Keeper struct {
 	busy   func() bool // has this process worked since it was asked last, or does it wait for what upkeep frees?
 	pace   Pace
 	looks  *clock.Pacer
+
+	// Of the loop alone.
+	had      bool          // it may have the permit
+	failures int           // how many rounds have failed since the last that did not
+	failed   time.Duration // monotonic: when the last of them did
 }
 
 // New makes a keeper. busy says whether the process works, or waits for what upkeep frees: then it looks more often, and
@@ -61,7 +69,7 @@ func New(st *store.Store, holder string, log zerolog.Logger, busy func() bool, j
 
 // Loop keeps until ctx ends, then gives the permit back.
 func (k *Keeper) Loop(ctx context.Context) {
-	had, more, idle := false, false, false
+	idle, more := false, false
 	for first := true; ; first = false {
 		if !more {
 			idle = k.rest(ctx, first) // soon after its start: nobody may have been there before
@@ -69,26 +77,67 @@ func (k *Keeper) Loop(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		pause := k.pace.Busy
-		if idle {
-			pause = k.pace.Idle
+		more = k.turn(ctx, idle)
+	}
+	k.leave(ctx)
+}
+
+// turn makes a round if it is this process's turn.
+func (k *Keeper) turn(ctx context.Context, idle bool) (more bool) {
+	pause := k.pace.Busy
+	if idle {
+		pause = k.pace.Idle
+	}
+	yields := idle || k.failures > 0 && k.store.Local().Monotonic()-k.failed < k.pace.Idle
+	mine, err := k.take(ctx, pause, yields)
+	if err == nil && mine {
+		more, err = k.round(ctx)
+		k.count(err)
+		failed := err != nil
+		err = nil                                 // it is logged
+		if left := k.looks.Left(); left > pause { // the others look no sooner, either
+			_, err = k.take(ctx, left, yields)
 		}
-		mine, err := k.store.Turns.Take(ctx, Permit, k.holder, 2*max(pause, k.looks.Left())+k.pace.Grace, idle)
-		had, more = had || mine || err != nil, false // an answer that was lost may have been yes
-		if err == nil && mine {
-			more, err = k.round(ctx)
-		}
-		if err != nil && ctx.Err() == nil && !store.Outage(err) {
-			k.log.Error().Err(err).Msg("could not search for upkeep work; retrying")
+		if failed { // perhaps another process can
+			clock.Pause(ctx, k.looks.Left())
+			k.leave(ctx)
 		}
 	}
-	if had {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		if err := k.store.Turns.Leave(ctx, Permit, k.holder); err != nil {
-			k.log.Debug().Err(err).Msg("could not release the upkeep turn")
-		}
+	if err != nil && ctx.Err() == nil && !store.Away(err) {
+		k.log.Error().Err(err).Msg("could not search for upkeep work; retrying")
 	}
+	return more
+}
+
+// take takes the permit for a pause and the next look. One that yields takes it from nobody, and loses it to one that
+// does not.
+func (k *Keeper) take(ctx context.Context, pause time.Duration, yields bool) (mine bool, err error) {
+	mine, err = k.store.Turns.Take(ctx, Permit, k.holder, 2*pause+k.pace.Grace, yields)
+	k.had = k.had || mine || err != nil // an answer that was lost may have been yes
+	return mine, err
+}
+
+// leave gives the permit back.
+func (k *Keeper) leave(ctx context.Context) {
+	if !k.had {
+		return
+	}
+	k.had = false // if it does not succeed the permit lapses
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := k.store.Turns.Leave(ctx, Permit, k.holder); err != nil {
+		k.log.Debug().Err(err).Msg("could not release the upkeep turn")
+	}
+}
+
+// count counts rounds that failed one after another.
+func (k *Keeper) count(err error) {
+	if err == nil {
+		k.failures = 0
+		return
+	}
+	k.failures++
+	k.failed = k.store.Local().Monotonic()
 }
 
 // rest waits until it is time to look: soon if the process works or shall hurry. It reports whether the process was idle
@@ -118,6 +167,9 @@ func (k *Keeper) round(ctx context.Context) (more bool, failed error) {
 		return err
 	})
 	if err != nil {
+		if k.worthLogging(ctx, err) {
+			k.log.Error().Err(err).Msg("could not search for upkeep work; retrying")
+		}
 		return false, err
 	}
 	for _, j := range k.jobs {
@@ -129,11 +181,17 @@ func (k *Keeper) round(ctx context.Context) (more bool, failed error) {
 			more = true
 		} else if err != nil {
 			failed = err // one that cannot must not keep the others from theirs
-			if !store.Outage(err) && ctx.Err() == nil {
+			if k.worthLogging(ctx, err) {
 				k.log.Error().Err(err).Str("job", j.Name()).Msg("an upkeep job failed; retrying")
 			}
 		}
 		cancel()
 	}
 	return more && failed == nil, failed
+}
+
+// worthLogging says whether the error of a round is more than an outage, which passes and is logged elsewhere. During an
+// outage nobody gets the permit, so where rounds fail one after another there is none.
+func (k *Keeper) worthLogging(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && (!store.Away(err) || k.failures >= fewFailures)
 }

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,5 +82,48 @@ func TestARetryOfAWorkerThatStopsGoesToAnIdleOneInTime(t *testing.T) {
 				require.Less(t, time.Since(stopped), 12*time.Second)
 			})
 		})
+	}
+}
+
+// The worker that finds that the time is over may be the one that may not run the task again.
+func TestATaskWhoseTimeIsOverGoesToAnIdleOneThatMayRunIt(t *testing.T) {
+	for name, first := range map[string]func() error{
+		"parked": func() error { return ParkFor(3 * time.Second) },
+		"past its deadline": func() error {
+			<-time.After(20 * time.Second)
+			return nil
+		},
+	} {
+		for run := range 4 { // who finds it is chance
+			t.Run(fmt.Sprint(name, " ", run), func(t *testing.T) {
+				virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+					setup, _ := preparedAt(t, uri, db)
+					var calls atomic.Int64
+					again := make(chan struct{})
+					crew, start := crewAt(t, uri, db, 2, Config{}, nil)
+					for _, m := range crew {
+						require.NoError(t, Handle(m.Consumer, model.NewType[int, int](limitedType), func(context.Context, *Task[int]) (int, error) {
+							if calls.Add(1) == 1 {
+								return 0, first()
+							}
+							close(again)
+							return 0, nil
+						}))
+					}
+					start()
+					<-time.After(5 * time.Minute)
+					sent := time.Now()
+					putMany(t, setup, map[string]int{limitedType: 1}, func(task *model.Task) {
+						task.Options.MaxErrorsPerWorker = 1
+						task.Options.ExecutionTimeout = 3 * time.Second
+						task.Options.Retry = &model.Retry{Strategy: model.RetryFixed, Interval: 5 * time.Second}
+					})
+					<-again
+					took := time.Since(sent)
+					<-time.After(time.Minute) // no handler is left
+					require.Less(t, took, 19*time.Second, "after 12 s its finder knows that the lease is over")
+				})
+			})
+		}
 	}
 }

@@ -268,10 +268,13 @@ func wake(t *model.Task, now time.Time) {
 }
 
 // Leave is what the finder of a lapsed task writes when it does not take the task
-// itself: the result of [Expire], marked so that somebody else hears of it.
+// itself: the result of [Expire], marked so that others hear when it is due. The finder may not be
+// one that may run it, and the worker whose execution ended may be gone.
 func Leave(expired *model.Task, now time.Time) *model.Task {
 	c := *expired
-	wake(&c, now)
+	if !c.DueAt.IsZero() {
+		c.WakeAt = now
+	}
 	return &c
 }
 

@@ -103,6 +103,7 @@ func (x *execution) unstarted(cause error) lifecycle.Outcome {
 
 func (h hold) Interval() time.Duration { return h.lease.Interval() }
 func (h hold) Completing() bool        { return h.completing.Load() }
+func (h hold) Leaving() bool           { return h.c.isStopping() || h.c.asks.Load() != nil }
 func (h hold) Delayed()                { h.c.held.keepNoLonger(h.execution) }
 func (h hold) Left()                   { h.c.held.remove(h.execution) }
 

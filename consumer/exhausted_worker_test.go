@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -125,5 +126,56 @@ func TestATaskWhoseTimeIsOverGoesToAnIdleOneThatMayRunIt(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// It looks for nothing more, and its other handlers may run for long.
+func TestARetryThatBeginsDuringAStopOrADrainGoesToAnIdleOneInTime(t *testing.T) {
+	for name, leave := range map[string]func(c *Consumer){
+		"stop":  func(c *Consumer) { go func() { _ = c.Stop(context.Background()) }() },
+		"drain": func(c *Consumer) { c.asked(&store.Drain{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+				setup, _ := preparedAt(t, uri, db)
+				var calls atomic.Int64
+				began, again := make(chan struct{}), make(chan struct{})
+				crew, start := crewAt(t, uri, db, 2, Config{}, map[string]func(*Task[int]){limitedType: func(task *Task[int]) {
+					switch {
+					case task.Key == "long":
+						<-time.After(50 * time.Second)
+					case calls.Add(1) == 1:
+						close(began)
+						<-time.After(3 * time.Second)
+						panic("once")
+					default:
+						close(again)
+					}
+				}})
+				start()
+				<-time.After(5 * time.Minute)
+				putMany(t, setup, map[string]int{limitedType: 1}, func(task *model.Task) {
+					task.Options.Retry = &model.Retry{Strategy: model.RetryFixed, Interval: 3 * time.Second}
+				})
+				<-began
+				for _, m := range crew {
+					if m.held.count().running == 0 {
+						continue
+					}
+					putMany(t, setup, map[string]int{limitedType: 1}, func(task *model.Task) {
+						task.Key, task.ID = "long", model.TaskID("", limitedType, "long")
+						task.Options.SpecificWorkerIDs = []string{m.cfg.WorkerID}
+					})
+					<-time.After(time.Second)
+					m.cfg.ShutdownTimeout = time.Minute
+					leave(m.Consumer)
+				}
+				left := time.Now()
+				<-again
+				took := time.Since(left)
+				<-time.After(time.Minute) // no handler is left
+				require.Less(t, took, 8*time.Second)
+			})
+		})
 	}
 }

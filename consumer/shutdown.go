@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,10 +19,7 @@ const returnGrace = 5 * time.Second
 // ShutdownTimeout, then their contexts end, and each execution is given back at once,
 // without cost, when its handler has returned.
 func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
-	began := c.store.Clock.Now()
-	if c.held.count().running > 0 { // until these have returned somebody else must know
-		c.late.Go(func() { c.handOn(began) })
-	}
+	c.late.Go(c.handOn)
 	gaveBack := make(chan struct{})
 	c.late.Go(func() { // a database that is away may hold it up
 		defer close(gaveBack)
@@ -52,7 +50,6 @@ func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
 		return &LeftError{Executions: left}
 	}
 	c.writeOutcomes(c.hurry)
-	c.handOn(began)
 	c.store.Series.Record(c.hurry, true)
 	c.goodbye()
 	c.endService()
@@ -141,15 +138,15 @@ func (c *Consumer) stillRunning() []string {
 	return left
 }
 
-// handOn tells the other workers of the next start since then, such as a retry of what this worker has ended: it alone
-// has waited for that. Those that rest would find it by their polls.
-func (c *Consumer) handOn(since time.Time) {
-	if c.presence.Fleet() <= 1 {
-		return
-	}
+// handOn tells the other workers of the next start, such as a retry of what this worker has ended: it alone has waited for
+// that. Those that rest would find it by their polls. What it ends from now on wakes them by itself, see [hold.Leaving].
+// It asks also if it knows of no other worker: the count may be minutes old.
+func (c *Consumer) handOn() {
 	ctx, cancel := context.WithTimeout(c.hurry, 2*time.Second)
 	defer cancel()
-	c.store.Control.WakeNext(ctx, store.NextQuery{Types: c.someTypes(c.types()), After: since, Until: c.store.Clock.Now().Add(2 * presence.PollWatching)})
+	looked, _ := c.plan.LastLook() // the loop that looks has ended
+	types := slices.DeleteFunc(slices.Clone(c.types()), c.waits)
+	c.store.Control.WakeNext(ctx, store.NextQuery{Types: c.someTypes(types), After: looked, Until: c.store.Clock.Now().Add(2 * presence.PollWatching)})
 }
 
 // goodbye takes the workers document away. If that does not succeed it ages out.

@@ -22,6 +22,8 @@ type Execution interface {
 	Interval() time.Duration
 	// Completing reports whether a transaction of the handler's may have ended the execution.
 	Completing() bool
+	// Leaving reports whether the worker looks for nothing more, so that others must hear when the task is due.
+	Leaving() bool
 	// Ended says that the end is stored, and what the task is now.
 	Ended(after *model.Task)
 	// Parked says that the execution stays open for a completion from outside.
@@ -97,7 +99,11 @@ func (e *End) decide(t *model.Task, now time.Time) (*model.Task, error) {
 	case e.task != nil: // of several workers the newest claim counts for the task
 		opts = new(lifecycle.EffectiveOf(e.task, model.Options{}))
 	}
-	return lifecycle.Finish(t, e.ExecID, e.Out, *opts, now, rand.Float64())
+	after, err := lifecycle.Finish(t, e.ExecID, e.Out, *opts, now, rand.Float64())
+	if err == nil && !after.DueAt.IsZero() && e.Of.Leaving() {
+		after.WakeAt = now
+	}
+	return after, err
 }
 
 // applied tells the execution that its end is stored. One that wanted to be parked has ended if it met a

@@ -33,6 +33,7 @@ type listener struct {
 
 func (l *listener) Interval() time.Duration          { return time.Minute }
 func (l *listener) Completing() bool                 { return l.completing }
+func (l *listener) Leaving() bool                    { return false }
 func (l *listener) Ended(after *model.Task)          { l.heard <- "ended: " + string(after.Status) }
 func (l *listener) Parked()                          { l.heard <- "parked" }
 func (l *listener) Fenced(lifecycle.Outcome, string) { l.heard <- "fenced" }

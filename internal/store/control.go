@@ -121,7 +121,7 @@ func (s *Control) Pauses(ctx context.Context) ([]Pause, error) {
 // not succeed they find out by their polls. Indexes: those of [Tasks.NextDue] and wakeOne.
 func (s *Control) WakeNext(ctx context.Context, q NextQuery) {
 	if next, err := s.tasksRoom.NextDue(ctx, q); err == nil && !next.DueAt.IsZero() {
-		s.wakeOne(ctx, bson.D{d("type", next.Type), d("priority", next.Priority), d("due_at", next.DueAt)})
+		s.wakeOne(ctx, bson.D{d("type", next.Type), d("audience", in(q.audiences())), d("priority", next.Priority), d("due_at", next.DueAt)})
 	}
 }
 

@@ -77,6 +77,11 @@ type Next struct {
 	DueAt    time.Time `bson:"due_at"` // zero = there is none
 }
 
+// audiences are those to look at.
+func (q *NextQuery) audiences() []string {
+	return append(audiences(q.Labels, q.WorkerID), lifecycle.AudienceMany)
+}
+
 // NextDue finds the task with the earliest due_at after q.After and not after q.Until.
 // Index: due, with the priorities as points, since without them it gives no order by time.
 func (s *Tasks) NextDue(ctx context.Context, q NextQuery) (Next, error) {
@@ -84,7 +89,7 @@ func (s *Tasks) NextDue(ctx context.Context, q NextQuery) (Next, error) {
 	if len(priorities) == 0 {
 		priorities = allPriorities()
 	}
-	look := append(audiences(q.Labels, q.WorkerID), lifecycle.AudienceMany)
+	look := q.audiences()
 	atOnce := max(1, maxRanges/(len(look)*len(priorities))) // types; one of very many labels is sorted, of few documents
 	types, until := q.Types, q.Until
 	var earliest Next

@@ -108,7 +108,7 @@ func (m *mix) handleNode(ctx context.Context, e *mixRun) (string, error) {
 }
 
 func TestNodesOfAMixFollowInTime(t *testing.T) {
-	for _, seed := range mixSeeds(t, 4, 1) {
+	for _, seed := range mixSeeds(t) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { playMix(t, seed, 4, mixFlows) })
 	}
 }

@@ -76,7 +76,7 @@ func (m *mix) handleStep(ctx context.Context, e *mixRun) (string, error) {
 }
 
 func TestStepsOfAMixFollowInTime(t *testing.T) {
-	for _, seed := range mixSeeds(t, 4, 1) {
+	for _, seed := range mixSeeds(t) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { playMix(t, seed, 3, func(m *mix) { mixPlans(m, seed%5 == 0) }) })
 	}
 }

@@ -304,24 +304,17 @@ func serverOf(uri string) string {
 	return at
 }
 
-// mixSeeds are the seeds of a test: MSCHEDULER_MIX_SEED=7 repeats one, MSCHEDULER_MIX_SEEDS=200 has so many.
-func mixSeeds(t *testing.T, n, short int) (seeds []int) {
+// mixSeeds are the seeds of a test, one by default: MSCHEDULER_MIX_SEED=7 repeats one, MSCHEDULER_MIX_SEEDS=200 has so many.
+func mixSeeds(t *testing.T) (seeds []int) {
 	t.Helper()
 	setting := func(name string, otherwise int) int {
 		n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
 		require.NoError(t, err)
 		return n
 	}
-	first := setting("MSCHEDULER_MIX_SEED", 0)
-	switch {
-	case first > 0:
-		n = 1
-	case testing.Short():
-		n = short
-	}
-	n = setting("MSCHEDULER_MIX_SEEDS", n)
-	for i := range n {
-		seeds = append(seeds, max(first, 1)+i)
+	first := setting("MSCHEDULER_MIX_SEED", 1)
+	for i := range setting("MSCHEDULER_MIX_SEEDS", 1) {
+		seeds = append(seeds, first+i)
 	}
 	return seeds
 }

@@ -243,8 +243,8 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 	return err
 }
 
-// again makes a fetch look at tasks of which some were lost to other workers. One that wants several may have a place
-// left, of which no event tells.
+// again makes a fetch look at tasks that were lost to other workers, if they want several. Such a task may still have
+// a place for this worker, and no event announces it.
 func (f *follower) again(lost []*model.Task) {
 	for _, t := range lost {
 		if lifecycle.Wanted(t) > 1 {

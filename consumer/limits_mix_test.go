@@ -3,17 +3,15 @@ package consumer
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"math"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -135,33 +133,8 @@ func TestLimitedTypesShareTheSlots(t *testing.T) {
 	}
 }
 
-// mixes are the seeds of a test: MSCHEDULER_MIX_SEED=7 repeats one, MSCHEDULER_MIX_SEEDS=200 has so many.
-func mixes(t *testing.T, n, short int) iter.Seq[int] {
-	t.Helper()
-	setting := func(name string, otherwise int) int {
-		n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
-		require.NoError(t, err)
-		return n
-	}
-	first := setting("MSCHEDULER_MIX_SEED", 0)
-	switch {
-	case first > 0:
-		n = 1
-	case testing.Short():
-		n = short
-	}
-	n = setting("MSCHEDULER_MIX_SEEDS", n)
-	return func(yield func(int) bool) {
-		for i := range n {
-			if !yield(max(first, 1) + i) {
-				return
-			}
-		}
-	}
-}
-
 func TestNoTypeStarvesWhateverTheLimitsOfTheOthers(t *testing.T) {
-	for seed := range mixes(t, 12, 3) {
+	for seed := range testdb.Mixes(t, 12, 3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			types, workers, slots := mixOf(rand.New(rand.NewPCG(uint64(seed), 0))) //nolint:gosec // a test
 			shared(t, workers, slots, 0.05, types...)
@@ -172,7 +145,7 @@ func TestNoTypeStarvesWhateverTheLimitsOfTheOthers(t *testing.T) {
 // Tasks are sent over time. Some are delayed, have a priority or a key, or name their worker, and types are paused.
 // A worker that stands still while slots and limits allow a task takes longer than the test permits.
 func TestAMixIsDoneAsSoonAsItsLimitsAllow(t *testing.T) {
-	for seed := range mixes(t, 12, 4) {
+	for seed := range testdb.Mixes(t, 12, 4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // a test
 			types, workers, slots := mixOf(r)

@@ -124,7 +124,7 @@ func (c *Consumer) handOver(x *execution, s said) {
 		out = x.unstarted(s.cause)
 	}
 	if out.Kind == failkind.Undecodable && c.undecoded.Again(x.h.typ, c.cfg.Clock) {
-		about(c.log.Warn(), x).Str("type", x.h.typ).Str("reason", out.Reason).Msg("could not decode the arguments of a task, or lacks a key for them; leaving it to other workers")
+		about(c.log.Warn(), x).Str("type", x.h.typ).Str("reason", out.Reason).Msg("could not read the arguments of a task; leaving it to other workers")
 	}
 	c.end(x, out)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Of the workers that claim a task at once, one wins. There is a place for the others, too, of which no event tells.
+// Of the workers that claim a task at once, one wins. The task has a place for each of the others, too, but no event
+// announces it.
 func TestATaskForSeveralIdleWorkersIsClaimedByAllOfThem(t *testing.T) {
 	virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
 		setup, _ := preparedAt(t, uri, db)

@@ -24,6 +24,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -399,7 +400,7 @@ func (w *watcher) look(tasks []*model.Task) {
 			}
 			most := tooLong
 			if task.Options.LimitKey != "" {
-				most *= 2 // the sweep looks after five seconds at keys of which nobody saw the end
+				most *= 1 // the sweep looks after five seconds at keys of which nobody saw the end
 			}
 			if (typ.MaxRunning > 0 || task.Options.LimitKey != "") && !s.calm {
 				most = 30 * time.Second
@@ -440,7 +441,7 @@ func TestWhateverHandlersWorkersAndPeopleDoNoTaskWaits(t *testing.T) {
 	if os.Getenv("MSCHEDULER_TEST_LONG") == "" && os.Getenv("MSCHEDULER_MIX_SEED") == "" && os.Getenv("MSCHEDULER_MIX_SEEDS") == "" {
 		t.Skip("it takes a minute: make long has it, or MSCHEDULER_MIX_SEEDS=40")
 	}
-	for seed := range mixes(t, 6, 2) {
+	for seed := range testdb.Mixes(t, 6, 2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			virtually(t, func(t *testing.T, uri string, db *mongo.Database) { workMix(t, seed, uri, db) })
 		})
@@ -582,7 +583,7 @@ func workMix(t *testing.T, seed int, uri string, db *mongo.Database) {
 		delete(s.paused, typ)
 		s.mu.Unlock()
 	}
-	mend := func(m *mate) {
+	back := func(m *mate) {
 		m.px.Mend()
 		s.note("w%d is back", m.n)
 		s.mu.Lock()
@@ -664,7 +665,7 @@ func workMix(t *testing.T, seed int, uri string, db *mongo.Database) {
 			away := time.Duration(500+r.IntN(9000)) * time.Millisecond
 			time.AfterFunc(away, func() {
 				if !m.leaving {
-					mend(m)
+					back(m)
 				}
 			})
 		case 12:

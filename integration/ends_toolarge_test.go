@@ -153,7 +153,7 @@ func TestAnEndThatTheServerRefusesKeepsNoOtherBack(t *testing.T) {
 func TestAStepThatTheServerRefusesIsAnErrorOfItsHandler(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e.another(t)) // documents of 16 MB push much out of the log of events
-		large := a.tight("large", "w", 2000)
+		large := a.tightFor(time.Hour, "large", "w", 2000)
 		p, db := a.behind()
 		p.Rewrite(spoken(17419))
 		a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {

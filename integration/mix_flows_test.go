@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -108,7 +109,7 @@ func (m *mix) handleNode(ctx context.Context, e *mixRun) (string, error) {
 }
 
 func TestNodesOfAMixFollowInTime(t *testing.T) {
-	for _, seed := range mixSeeds(t) {
+	for seed := range testdb.Mixes(t, 1, 1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { playMix(t, seed, 4, mixFlows) })
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -76,7 +77,7 @@ func (m *mix) handleStep(ctx context.Context, e *mixRun) (string, error) {
 }
 
 func TestStepsOfAMixFollowInTime(t *testing.T) {
-	for _, seed := range mixSeeds(t) {
+	for seed := range testdb.Mixes(t, 1, 1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { playMix(t, seed, 3, func(m *mix) { mixPlans(m, seed%5 == 0) }) })
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -117,7 +118,7 @@ func (x *mixedRule) want(t *testing.T, to time.Time) {
 }
 
 func TestRulesOfAMixFireInTime(t *testing.T) {
-	for _, seed := range mixSeeds(t) {
+	for seed := range testdb.Mixes(t, 1, 1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { playMix(t, seed, 2, mixRules) })
 	}
 }

@@ -1,14 +1,11 @@
 package integration
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -302,19 +299,4 @@ func serverOf(uri string) string {
 	_, rest, _ := strings.Cut(uri, "://")
 	at, _, _ := strings.Cut(rest, "/")
 	return at
-}
-
-// mixSeeds are the seeds of a test, one by default: MSCHEDULER_MIX_SEED=7 repeats one, MSCHEDULER_MIX_SEEDS=200 has so many.
-func mixSeeds(t *testing.T) (seeds []int) {
-	t.Helper()
-	setting := func(name string, otherwise int) int {
-		n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
-		require.NoError(t, err)
-		return n
-	}
-	first := setting("MSCHEDULER_MIX_SEED", 1)
-	for i := range setting("MSCHEDULER_MIX_SEEDS", 1) {
-		seeds = append(seeds, first+i)
-	}
-	return seeds
 }

@@ -81,15 +81,18 @@ func TestAPrefixHasASchemaOfItsOwn(t *testing.T) {
 
 func TestUpRefusesACollectionThatIsNotOurs(t *testing.T) {
 	for _, name := range []string{"tasks", "signals", "rates", "workers", "audit", "control", "plans", "tokens", "series", "meta"} {
-		t.Run(name, func(t *testing.T) { refusesForeign(t, name) })
+		t.Run(name, func(t *testing.T) { refusesForeign(t, name, bson.NewObjectID()) })
+	}
+	for _, name := range []string{"tasks", "signals", "rates", "workers"} {
+		t.Run(name+" with ids that are strings", func(t *testing.T) { refusesForeign(t, name, "mine") })
 	}
 }
 
 // An index that deletes old documents on a collection of an application would be the end of these.
-func refusesForeign(t *testing.T, name string) {
+func refusesForeign(t *testing.T, name string, id any) {
 	t.Helper()
 	db := testdb.New(t)
-	_, err := db.Collection(name).InsertOne(t.Context(), bson.D{{Key: "title", Value: "buy milk"}, {Key: "at", Value: time.Unix(0, 0)}})
+	_, err := db.Collection(name).InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}, {Key: "title", Value: "buy milk"}, {Key: "at", Value: time.Unix(0, 0)}})
 	require.NoError(t, err)
 	st, err := Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package bulk
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,7 +90,7 @@ func checkChange(typ string, t *form.Task, now time.Time) error {
 			errs = append(errs, input.Invalid(f.name, "cannot be changed"))
 		}
 	}
-	errs = append(errs, secret.CheckArgs(cmp.Or(typ, "http"), t.Args)) // of all types, some tasks may be calls
+	errs = append(errs, secret.CheckArgs(typ, t.Args))
 	if t.Options.Callback != nil {
 		errs = append(errs, input.Invalid("options.callback", "cannot be changed by a job: its secrets would be stored with the job"))
 	}

@@ -231,7 +231,7 @@ func (a *app) connectReady(ctx context.Context) (*connection, error) {
 	return c, a.begin(ctx, c)
 }
 
-// foreign is what is wrong with a database of which a collection is not ours.
+// foreign is the error for a database that has a collection of another application.
 func (c *connection) foreign(st store.SchemaStatus) error {
 	return coded(ExitRefused, "database %s has a collection %s that mscheduler did not create; choose another database or --prefix", c.target, st.Foreign)
 }

@@ -100,7 +100,7 @@ func TestCallbacksWhoseSecretNoWorkerCanOpenAreNamed(t *testing.T) {
 	out := s.ok("doctor").stdout
 	require.Contains(t, out, "warn  callbacks")
 	require.Contains(t, out, "start a worker that has this key in MSCHEDULER_SECRET_KEY")
-	require.Equal(t, 1, strings.Count(errs.String(), "could not decode the arguments of a task, or lacks a key for them; leaving it to other workers"), errs)
+	require.Equal(t, 1, strings.Count(errs.String(), "could not read the arguments of a task; leaving it to other workers"), errs)
 	require.Contains(t, errs.String(), "key id bda2c930")
 }
 

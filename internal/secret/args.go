@@ -2,6 +2,7 @@ package secret
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"math"
 	"net/http"
@@ -26,13 +27,14 @@ func HideArgsJSON(typ string, args []byte) []byte {
 }
 
 // CheckArgs refuses arguments of a task of the type that have the mask of a hidden credential, or of a hidden part
-// of the URL: nothing is stored that it could stand for. Errors are model.ErrInvalid and name the field.
+// of the URL: nothing is stored that it could stand for. Without a type, the arguments may be those of a call. Errors
+// are model.ErrInvalid and name the field.
 func CheckArgs(typ string, args []byte) error {
 	v, err := codec.EncodeJSON("args", args, math.MaxInt32)
 	if len(args) == 0 || err != nil {
 		return nil //nolint:nilerr // who stores them says what is wrong
 	}
-	_, err = KeepArgs(typ, v, bson.RawValue{})
+	_, err = KeepArgs(cmp.Or(typ, "http"), v, bson.RawValue{})
 	return err
 }
 

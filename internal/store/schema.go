@@ -352,9 +352,13 @@ func (s *core) movePermits(ctx context.Context) error {
 // documents.
 func (s *core) foreign(ctx context.Context) (name string, err error) {
 	// Of ours some come before the schema: a reading of the clock, the record of a command, a worker that starts
-	// while another process sets the database up. Our ids are strings, but those of signals.
-	others := bson.D{d("_id", bson.D{d("$not", bson.D{d("$type", "string")})})}
-	filters := map[*mongo.Collection]bson.D{s.tasks: {present}, s.signals: {d("task_ids", absent)}}
+	// while another process sets the database up. Our ids are strings, but those of signals. The condition is a
+	// range, so that it reads an index.
+	others := bson.D{d("_id", bson.D{d("$not", bson.D{d("$gte", "")})})}
+	// By the schema, old documents of the last three are deleted, so each of them is looked at, whatever its id.
+	filters := map[*mongo.Collection]bson.D{
+		s.tasks: {present}, s.signals: {d("task_ids", absent)}, s.rates: {d("next", absent)}, s.workers: {d("heartbeat_at", absent)},
+	}
 	for _, coll := range []*mongo.Collection{
 		s.tasks, s.history, s.types, s.workers, s.control, s.signals, s.turns, s.seats, s.permits, s.rates, s.rules, s.runs,
 		s.flows, s.flowNodes, s.plans, s.planHistory, s.planResults, s.tokens, s.answers, s.audit, s.series, s.meta,

@@ -91,7 +91,8 @@ const sentinelTime = 30 * time.Second
 // hashed index first.
 //
 // MongoDB spreads only an empty collection over the shards at once. So tasks has no sentinel meanwhile, if it has
-// no task.
+// no task. If the process dies then, the sentinel is missing; doctor and db status say so, and db migrate stores it
+// again.
 func (s *Store) Shard(ctx context.Context, collection string) (err error) {
 	admin := s.db.Client().Database("admin")
 	// Needed before MongoDB 6.0, harmless later.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -84,6 +85,38 @@ func TestARetryOfAWorkerThatStopsGoesToAnIdleOneInTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// It has refused the task, and does not look at it again by itself.
+func TestAWorkerThatMayRetryATaskAfterAnUpdateDoesSoAtOnce(t *testing.T) {
+	virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+		setup, _ := preparedAt(t, uri, db)
+		ran := newGauge(2)
+		var calls atomic.Int64
+		_, start := crewAt(t, uri, db, 1, Config{}, map[string]func(*Task[int]){limitedType: func(*Task[int]) {
+			ran.during(func() {})
+			if calls.Add(1) == 1 {
+				panic("once")
+			}
+		}})
+		start()
+		<-time.After(time.Minute)
+		putMany(t, setup, map[string]int{limitedType: 1}, func(task *model.Task) {
+			task.Options.MaxErrorsPerWorker = 1
+			task.Options.Retry = &model.Retry{Strategy: model.RetryFixed, Interval: time.Second}
+		})
+		<-time.After(time.Minute + 7*time.Second)
+		require.EqualValues(t, 1, calls.Load())
+		updated := time.Now()
+		_, _, err := setup.store.Tasks.Change(t.Context(), model.TaskID("", limitedType, "0"), func(task *model.Task) (*model.Task, error) {
+			options := task.Options
+			options.MaxErrorsPerWorker = 2
+			return lifecycle.Update(task, lifecycle.Patch{Options: &options}, model.Options{}, setup.store.Clock.Now())
+		})
+		require.NoError(t, err)
+		ran.await(t)
+		require.Less(t, time.Since(updated), 2*time.Second)
+	})
 }
 
 // The worker that finds that the time is over may be the one that may not run the task again.

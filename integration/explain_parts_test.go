@@ -62,7 +62,7 @@ func branches(t *testing.T, coll string, pipeline bson.RawArray) (out []bson.D) 
 		case "$project":
 			query = append(query, bson.E{Key: "projection", Value: e.Value()})
 		case "$replaceWith":
-		case "$group": // of what was read by then
+		case "$unwind", "$group": // of what was read by then
 			return append(out, query)
 		case "$unionWith":
 			with := e.Value().Document()

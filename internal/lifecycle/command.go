@@ -182,12 +182,20 @@ func Update(t *model.Task, p Patch, typ model.Options, now time.Time) (*model.Ta
 		changeOptions(c, *p.Options)
 		adoptResult(c)
 	}
-	settle(c, EffectiveOf(c, typ), now)
+	eff := EffectiveOf(c, typ)
+	settle(c, eff, now)
 	c.Audience = audienceNow(c, now)
-	if sooner(t, c) {
+	if sooner(t, c) || readmits(c, EffectiveOf(t, typ), eff) {
 		c.WakeAt = now
 	}
 	return c, nil
+}
+
+// readmits says whether a worker may run the task that had reached max_errors_per_worker by the options before.
+func readmits(t *model.Task, before, after Effective) bool {
+	return !t.DueAt.IsZero() && slices.ContainsFunc(t.WorkerStates, func(w model.WorkerState) bool {
+		return exhausted(t, w.WorkerID, before) && !exhausted(t, w.WorkerID, after)
+	})
 }
 
 // releaseExcluded ends the parked executions of the workers that the filter excludes.

@@ -254,8 +254,19 @@ func (c *census) names(ctx context.Context, stored []*model.TaskType) (names []s
 // served are the types that live workers have handlers for. Index: heartbeat of workers.
 func (c *census) served(ctx context.Context) (names []string, err error) {
 	handling := append(c.alive(), d("concurrency", bson.D{d("$gt", 0)})) // engines are listed, too
-	err = c.s.workers.Distinct(ctx, "types", handling).Decode(&names)
-	slices.Sort(names)
+	// The command distinct is no part of MongoDB's Stable API.
+	cur, err := c.s.workers.Aggregate(ctx, mongo.Pipeline{
+		{d("$match", handling)}, {d("$unwind", "$types")}, {d("$group", bson.D{d("_id", "$types")})}, {d("$sort", fields("_id"))},
+	})
+	var found []struct {
+		Type string `bson:"_id"`
+	}
+	if err == nil {
+		err = cur.All(ctx, &found)
+	}
+	for _, t := range found {
+		names = append(names, t.Type)
+	}
 	return names, explain(err, "finding the types that are served")
 }
 

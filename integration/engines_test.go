@@ -266,7 +266,7 @@ func startEngines(ctx context.Context) error {
 		if !named && !all && !rest {
 			e.absent = &engine.MissingError{Engine: kind.Name, Reason: "not among " + enginesVariable}
 		} else if kind.Name == "container" && os.Getenv(container.ImageVariable) != "" && !named {
-			e.absent = &engine.MissingError{Engine: kind.Name, Reason: "its image holds the embedded server; package mstest/container tries it"}
+			e.absent = &engine.MissingError{Engine: kind.Name, Reason: "its image holds the embedded server; package internal/container tries it"}
 		} else if err := e.open(ctx); err != nil {
 			var missing *engine.MissingError
 			if kind.Name != "container" && !errors.As(err, &missing) {

@@ -14,9 +14,11 @@
 //
 // # Which database
 //
-// [DB] uses the first available engine in this order, and logs its choice once: the deployment that
-// MSCHEDULER_MONGODB_URI names; mongod on PATH, started as a replica set of one member; a
-// container, if Docker answers (mongo:8, or the image that MSCHEDULER_TEST_IMAGE names);
-// else mscheduler's own embedded server, which needs nothing. One is started for all
-// tests of a process and ends with it, or with [Close].
+// [DB] uses the deployment that MSCHEDULER_MONGODB_URI names, or starts a container of the image that
+// MSCHEDULER_TEST_IMAGE names. If it does not work, the tests fail. Where neither is set, [DB] uses the first available
+// engine in this order, and logs its choice once: mongod on PATH, started as a replica set of one member; a container of
+// mongo:8, if Docker answers; else mscheduler's own embedded server, which needs nothing.
+//
+// One is started for all tests of a process and ends with it, or with [Close]. A container ends with the process only
+// where testcontainers may run its Ryuk: with TESTCONTAINERS_RYUK_DISABLED=true, call [Close] in TestMain.
 package mstest

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,15 +37,11 @@ const (
 // started as a replica set of one member; any other is run as it is and must serve the
 // wire protocol on port 27017 as a primary, as `mscheduler embedded` does.
 func Engine() engine.Engine {
-	return engine.Engine{Name: name, Start: func(ctx context.Context) (*engine.Deployment, error) {
+	return engine.Engine{Name: name, Variable: ImageVariable, Start: func(ctx context.Context) (*engine.Deployment, error) {
 		if err := dockerAnswers(ctx); err != nil {
 			return nil, &engine.MissingError{Engine: name, Reason: "Docker does not answer: " + err.Error()}
 		}
-		image := os.Getenv(ImageVariable)
-		if image == "" {
-			image = DefaultImage
-		}
-		return Start(ctx, image)
+		return Start(ctx, cmp.Or(os.Getenv(ImageVariable), DefaultImage))
 	}}
 }
 
@@ -135,13 +132,13 @@ func address(ctx context.Context, c testcontainers.Container) (string, error) {
 }
 
 // IsMongo says whether the image is one of MongoDB's server, by its name: the last part
-// of the repository starts with "mongo", as in mongo:8, mirror.example/library/mongo or
-// mongodb/mongodb-community-server:8.0-ubi9.
+// of the repository contains "mongo", as in mongo:8, mirror.example/library/mongo,
+// mongodb/mongodb-community-server:8.0-ubi9 or percona/percona-server-mongodb:8.0.
 func IsMongo(image string) bool {
 	image, _, _ = strings.Cut(image, "@") // the digest
 	last := path.Base(image)
 	last, _, _ = strings.Cut(last, ":") // the tag
-	return strings.HasPrefix(last, "mongo")
+	return strings.Contains(last, "mongo")
 }
 
 // dockerAnswers asks the daemon. testcontainers panics where it finds no way to one.

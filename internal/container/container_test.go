@@ -26,6 +26,7 @@ func TestMongoImagesAreKnownByTheirNames(t *testing.T) {
 		"mscheduler":                                        false,
 		"mongo.example/mscheduler:test":                     false,
 		"ghcr.io/somebody/ferret:latest":                    false,
+		"percona/percona-server-mongodb:8.0":                true,
 		"mirror.example:5000/mscheduler@sha256:0123mongo12": false,
 	} {
 		require.Equal(t, want, IsMongo(image), image)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 )
 
@@ -12,10 +13,15 @@ type Engine struct {
 	Name string
 	// Slow engines get fewer tasks.
 	Slow bool
+	// Variable is the environment variable that asks for this engine; "" = there is none.
+	Variable string
 	// Start starts a deployment of its own and waits until it takes writes. The error is
 	// a *MissingError when this machine does not have the engine.
 	Start func(ctx context.Context) (*Deployment, error)
 }
+
+// asked reports whether the environment asks for this engine.
+func (e Engine) asked() bool { return e.Variable != "" && os.Getenv(e.Variable) != "" }
 
 // MissingError says that an engine is not at hand, and why.
 type MissingError struct {

@@ -135,6 +135,22 @@ func TestTheFirstEngineAtHandIsTakenAndTheOthersAreNamed(t *testing.T) {
 	require.Equal(t, "testing on embedded (mongod: not on PATH; broken: no image)\n", said.String())
 }
 
+// Another engine in its place would pass tests that the one asked for may fail.
+func TestTheEngineThatTheEnvironmentAsksForIsTakenOrTheTestsFail(t *testing.T) {
+	t.Setenv("MSCHEDULER_TEST_ASKS", "an image")
+	asked := Engine{Name: "asked", Variable: "MSCHEDULER_TEST_ASKS", Start: func(context.Context) (*Deployment, error) {
+		return nil, missing("asked", "Docker does not answer")
+	}}
+	s := Shared{Engines: []Engine{Embedded(embedded.Options{}), asked}}
+	_, err := s.choose(t.Context())
+	require.EqualError(t, err, "asked: Docker does not answer")
+	t.Setenv("MSCHEDULER_TEST_ASKS", "")
+	d, err := s.choose(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "embedded", d.Engine)
+	require.NoError(t, d.Close())
+}
+
 func TestADeploymentThatIsNamedMustAnswer(t *testing.T) {
 	t.Setenv(URIVariable, "mongodb://127.0.0.1:1/?directConnection=true&serverSelectionTimeoutMS=50")
 	var said strings.Builder

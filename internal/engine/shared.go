@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -115,12 +116,15 @@ func (s *Shared) start(t testing.TB) (*Deployment, *mongo.Client) {
 	return s.deployment, s.client
 }
 
-// choose starts the first engine that is at hand. One that is there and does not start
-// is passed over as well, and said; only a deployment that was asked for by name must
-// work.
+// choose starts the engine that the environment asks for, which must work. Otherwise it starts the first that is at
+// hand. One that is there and does not start is passed over as well, and named.
 func (s *Shared) choose(ctx context.Context) (*Deployment, error) {
+	engines := s.Engines
+	if i := slices.IndexFunc(engines, Engine.asked); i >= 0 {
+		engines = engines[i : i+1]
+	}
 	var passed []string
-	for _, e := range s.Engines {
+	for _, e := range engines {
 		if hosts := options.Client().ApplyURI(os.Getenv(URIVariable)).Hosts; e.Name == "uri" && len(hosts) > 0 { // for a minute at most
 			s.say("waiting for " + strings.Join(hosts, ",") + ", which " + URIVariable + " names")
 		}
@@ -129,8 +133,7 @@ func (s *Shared) choose(ctx context.Context) (*Deployment, error) {
 			s.announce(d.Engine, passed)
 			return d, nil
 		}
-		var gone *MissingError
-		if e.Name == "uri" && !errors.As(err, &gone) {
+		if e.asked() {
 			return nil, err
 		}
 		passed = append(passed, Reason(e.Name, err))

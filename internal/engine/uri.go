@@ -12,7 +12,7 @@ const URIVariable = "MSCHEDULER_MONGODB_URI"
 // URI is the deployment that the environment names. When it is named and does not
 // answer, that is an error and no reason to take another engine.
 func URI() Engine {
-	return Engine{Name: "uri", Start: func(ctx context.Context) (*Deployment, error) {
+	return Engine{Name: "uri", Variable: URIVariable, Start: func(ctx context.Context) (*Deployment, error) {
 		uri := os.Getenv(URIVariable)
 		if uri == "" {
 			return nil, missing("uri", "%s is not set", URIVariable)

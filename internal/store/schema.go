@@ -355,9 +355,9 @@ func (s *core) foreign(ctx context.Context) (name string, err error) {
 	// while another process sets the database up. Our ids are strings, but those of signals. The condition is a
 	// range, so that it reads an index.
 	others := bson.D{d("_id", bson.D{d("$not", bson.D{d("$gte", "")})})}
-	// By the schema, old documents of the last three are deleted, so each of them is looked at, whatever its id.
+	// The indexes delete old documents of signals, rates and workers, so a field tells which are ours.
 	filters := map[*mongo.Collection]bson.D{
-		s.tasks: {present}, s.signals: {d("task_ids", absent)}, s.rates: {d("next", absent)}, s.workers: {d("heartbeat_at", absent)},
+		s.tasks: {present}, s.signals: {d("task_ids", absent)}, s.rates: {d("next", absent)}, s.workers: {d("types", absent)},
 	}
 	for _, coll := range []*mongo.Collection{
 		s.tasks, s.history, s.types, s.workers, s.control, s.signals, s.turns, s.seats, s.permits, s.rates, s.rules, s.runs,

@@ -26,6 +26,9 @@ func onEnginesWithTransactions(t *testing.T, scenario func(t *testing.T, a *ledg
 		if !e.Transactions {
 			t.Skip("this engine has no transactions")
 		}
+		if e.Name == "secantusd" {
+			e = e.another(t) // an open transaction delays each write of its server, and so those of other scenarios
+		}
 		a := newArena(t, e)
 		require.NoError(t, a.db.CreateCollection(t.Context(), "entries"))
 		scenario(t, &ledger{a})
@@ -308,17 +311,17 @@ func TestATransactionThatIsNeverCommittedCostsTheTaskItsLease(t *testing.T) {
 			if !slow {
 				return 0, l.complete(ctx, task, 2)
 			}
-			slow = false
 			return 0, l.byHand(ctx, func(tx context.Context, session *mongo.Session) error {
 				if err := errors.Join(l.write(tx, task), task.CompleteIn(tx, 1)); err != nil {
-					return err
+					return err // on a slow machine the lease may be over before; another execution tries it again
 				}
+				slow = false
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
 				return errors.Join(context.Cause(ctx), session.AbortTransaction(context.WithoutCancel(tx)))
 			})
 		})
-		sent := l.sendKey("k", 0, seconds(2))
+		sent := l.sendKey("k", 0, seconds(2), retries(20, time.Millisecond))
 		require.ErrorIs(t, receive(t, causes, "the end of the handler's context"), consumer.ErrLeaseLost)
 		require.Equal(t, 2, resultOf(t, l.awaitStatus(sent.ID, model.StatusSuccess)))
 		require.Equal(t, 1, l.entries(sent.ID))

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,8 +12,47 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
+
+// A person changes the best task of a key, or cancels it, while it is given its turn: the key's free place goes to
+// the next look, not to the next sweep.
+func TestATaskThatIsChangedDuringItsTurnLeavesTheKeyNoFreePlace(t *testing.T) {
+	for name, change := range map[string]bson.D{
+		"changed":   {{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}},
+		"cancelled": {{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}, {Key: "$set", Value: bson.D{{Key: "status", Value: model.StatusCancelled}}}, {Key: "$unset", Value: bson.D{{Key: "due_at", Value: ""}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSwept(t)
+			s.limit(model.KeyLimit{MaxRunning: 1})
+			var tasks []*model.Task
+			for i, key := range []string{"first", "next"} {
+				task := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: key, Options: model.Options{LimitKey: "k"}}, s.store.Clock.Now().Add(time.Duration(i-10)*time.Second))
+				tasks = append(tasks, lifecycle.HoldBack(task, s.store.Clock.Now()))
+			}
+			_, err := s.store.Tasks.Insert(t.Context(), tasks)
+			require.NoError(t, err)
+			of := []store.LimitOf{{Type: sweptType, Key: "k"}}
+			person := testdb.New(t).Client().Database(s.db.Name())
+			var once sync.Once
+			s.mu.Lock()
+			s.before = func(command bson.Raw) {
+				if _, writes := command.Lookup("updates").ArrayOK(); !writes {
+					return
+				}
+				once.Do(func() {
+					_, err := person.Collection("tasks").UpdateByID(t.Context(), tasks[0].ID, change)
+					require.NoError(t, err)
+				})
+			}
+			s.mu.Unlock()
+			require.NoError(t, s.Look(t.Context(), sweptType, of))
+			require.Eventually(t, func() bool { return s.back(tasks) > 0 }, testdb.Patience, 5*time.Millisecond)
+			require.Equal(t, 1, s.back(tasks))
+		})
+	}
+}
 
 // The best task of a key is held by somebody's open transaction: the key's free place goes
 // to the next one.

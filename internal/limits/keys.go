@@ -139,12 +139,17 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.LimitOf) error
 	}
 	written, err := g.store.Tasks.Writes(ctx, writes, store.Patience)
 	for i, w := range written {
+		of := store.LimitOf{Type: typ, Key: writes[i].Before.Options.LimitKey}
 		switch {
+		case w.Applied:
+			if g.Admitted != nil {
+				g.Admitted(writes[i].After)
+			}
 		case w.Unanswered: // the next sweep looks again
-		case w.Held: // the next look passes over it
-			g.lookAt(store.LimitOf{Type: typ, Key: writes[i].Before.Options.LimitKey}, now.Add(passedPause))
-		case g.Admitted != nil:
-			g.Admitted(writes[i].After)
+		case w.Held, w.Unread, w.Refused != nil: // the next look passes over it if it is held
+			g.lookAt(of, now.Add(passedPause))
+		case w.Current == nil || lifecycle.HeldBack(w.Current): // a person has changed it; the key still has room
+			g.lookAt(of, now)
 		}
 	}
 	g.wake()
@@ -204,10 +209,10 @@ func (g *Gate) lookAt(of store.LimitOf, at time.Time) {
 	}
 	limit := keyRuleOf(g.types.Get(of.Type))
 	if was := g.due[of]; was != nil {
-		if was.limit == limit || !was.timer.Stop() {
+		if was.limit == limit && !at.Before(was.at) || !was.timer.Stop() {
 			return
 		}
-		g.looks.Done() // it was by a limit that has changed
+		g.looks.Done() // it was by a limit that has changed, or is later
 	}
 	g.looks.Add(1)
 	k := &keyLook{at: at, limit: limit}

@@ -31,8 +31,9 @@ type swept struct {
 	db    *mongo.Database
 	clock clock.Clock // of the machine
 
-	mu   sync.Mutex
-	sent []bson.Raw
+	mu     sync.Mutex
+	sent   []bson.Raw
+	before func(command bson.Raw) // each command is sent; nil = nothing
 }
 
 func newSwept(t *testing.T) *swept {
@@ -46,8 +47,12 @@ func newSweptBy(t *testing.T, c clock.Clock) *swept {
 	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			s.mu.Lock()
-			defer s.mu.Unlock()
 			s.sent = append(s.sent, append(bson.Raw(nil), e.Command...))
+			before := s.before
+			s.mu.Unlock()
+			if before != nil {
+				before(e.Command)
+			}
 		},
 	}))
 	require.NoError(t, err)

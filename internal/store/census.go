@@ -255,19 +255,16 @@ func (c *census) names(ctx context.Context, stored []*model.TaskType) (names []s
 func (c *census) served(ctx context.Context) (names []string, err error) {
 	handling := append(c.alive(), d("concurrency", bson.D{d("$gt", 0)})) // engines are listed, too
 	// The command distinct is no part of MongoDB's Stable API.
-	cur, err := c.s.workers.Aggregate(ctx, mongo.Pipeline{
-		{d("$match", handling)}, {d("$unwind", "$types")}, {d("$group", bson.D{d("_id", "$types")})}, {d("$sort", fields("_id"))},
-	})
-	var found []struct {
+	type served struct {
 		Type string `bson:"_id"`
 	}
-	if err == nil {
-		err = cur.All(ctx, &found)
-	}
+	found, _, err := inTime[served](ctx, c, c.s.workers, "heartbeat", mongo.Pipeline{
+		{d("$match", handling)}, {d("$unwind", "$types")}, {d("$group", bson.D{d("_id", "$types")})}, {d("$sort", fields("_id"))},
+	})
 	for _, t := range found {
 		names = append(names, t.Type)
 	}
-	return names, explain(err, "finding the types that are served")
+	return names, err
 }
 
 // alive selects the live workers.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -180,8 +181,37 @@ func (w *Write) seenIn(cur *model.Task) bool {
 	case w.After.Status.Ended() && !w.Before.Status.Ended():
 		return cur.Rev >= w.After.Rev && cur.Status == w.After.Status && cur.FinishedAt.Equal(clock.Millis(w.After.FinishedAt))
 	default:
-		return cur.Rev >= w.After.Rev
+		return w.leftIn(cur)
 	}
+}
+
+// leftIn reports whether the current document has what a write left that began and ended nothing. Of two such writes
+// to one rev, the later one does not find its own. What others changed since is not found either: who decides again
+// then finds what is to be done now.
+func (w *Write) leftIn(cur *model.Task) bool {
+	switch {
+	case cur.Rev < w.After.Rev:
+		return false
+	case cur.Rev == w.After.Rev && !cur.UpdatedAt.Equal(clock.Millis(w.After.UpdatedAt)):
+		return false
+	}
+	change, doc := codec.Diff(w.Before, w.After), bson.Raw(codec.AppendTask(nil, cur))
+	left := func(operator string, is func(field string, v bson.RawValue) bool) bool {
+		fields, _ := change.Lookup(operator).DocumentOK()
+		elements, err := fields.Elements()
+		return err == nil && !slices.ContainsFunc(elements, func(e bson.RawElement) bool {
+			// The documents were read without these, see [Tasks.forRules]. Each write has its own rev and time.
+			first, _, _ := strings.Cut(e.Key(), ".")
+			return !slices.Contains([]string{"args", "steps", "rev", "updated_at"}, first) && !is(e.Key(), e.Value())
+		})
+	}
+	return left("$set", func(field string, v bson.RawValue) bool {
+		has, err := doc.LookupErr(strings.Split(field, ".")...)
+		return err == nil && has.Equal(v)
+	}) && left("$unset", func(field string, _ bson.RawValue) bool {
+		_, err := doc.LookupErr(strings.Split(field, ".")...)
+		return err != nil
+	})
 }
 
 // refutedBy reports whether the current document proves that the write was not applied. It

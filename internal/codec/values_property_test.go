@@ -68,8 +68,8 @@ func numbers(v any) any {
 			return strconv.FormatInt(n, 10)
 		}
 		f, _ := v.Float64()
-		if f == math.Trunc(f) && math.Abs(f) < 1<<53 && (f != 0 || !math.Signbit(f)) {
-			return strconv.FormatInt(int64(f), 10)
+		if f == math.Trunc(f) && math.Abs(f) < 1e21 && (f != 0 || !math.Signbit(f)) {
+			return strconv.FormatFloat(f, 'f', -1, 64)
 		}
 		return fmt.Sprint(f)
 	case []any:

@@ -17,9 +17,8 @@ import (
 //	                        └──────────────────────────────┤
 //	                                                       └▶ held, refused, no answer: by itself, beside the others
 //
-// Nobody waits long because of somebody else. A rule must begin or end an execution, since that is how
-// [store.Tasks.Writes] knows its own writes, and allow that it is asked again after it was carried out:
-// the answer to a command may be lost.
+// Nobody waits long because of somebody else. A rule must allow that it is asked again after it was carried out: the
+// answer to a command may be lost.
 type together struct {
 	tasks *store.Tasks
 	queue *groupcommit.Queue[*edit]

@@ -176,7 +176,7 @@ func (w *Write) seenIn(cur *model.Task) bool {
 		}
 	}
 	switch {
-	case changed:
+	case changed, w.Before.Generation != w.After.Generation: // it has begun this life
 		return true
 	case w.After.Status.Ended() && !w.Before.Status.Ended():
 		return cur.Rev >= w.After.Rev && cur.Status == w.After.Status && cur.FinishedAt.Equal(clock.Millis(w.After.FinishedAt))

@@ -88,7 +88,7 @@ func TestAPartitionedWorkerStopsBeforeItsTaskIsTakenOverAndItsLateResultIsRefuse
 			<-goOn // it ignores what it was told
 			return 1, nil
 		}, through(away))
-		ids := a.send(1, seconds(2))
+		ids := a.send(1, a.seconds(2))
 		claimed := first.events.await(t, workerevent.Started, 1)
 		px.Cut()
 		second := a.hire("heir", func(context.Context, *consumer.Task[int]) (int, error) { return 2, nil })
@@ -119,12 +119,12 @@ func TestPingsKeepALease(t *testing.T) {
 				return 0, ctx.Err()
 			}
 		})
-		ids := a.send(3, seconds(2))
+		ids := a.send(3, a.seconds(2))
 		keeper.events.await(t, workerevent.Started, 3)
 		other := a.hire("other", func(context.Context, *consumer.Task[int]) (int, error) { return 2, nil })
 		first := a.get(ids[0]).WorkerStates[0].PingExpireTime
 		a.awaitEach(ids, "pinged for two leases", func(task *model.Task) bool {
-			return task.WorkerStates[0].PingExpireTime.Sub(first) > 4*time.Second
+			return task.WorkerStates[0].PingExpireTime.Sub(first) > a.lease(4*time.Second)
 		})
 		close(release)
 		a.awaitSuccess(ids)

@@ -84,7 +84,7 @@ func TestHandlersStoppedByAnOutageGiveTheirTasksBackWithoutCost(t *testing.T) {
 			}
 			return done.handle(ctx, task)
 		}, through(away))
-		ids := a.send(10, seconds(3))
+		ids := a.send(10, a.seconds(3))
 		h.events.await(t, workerevent.Started, 10)
 		px.Cut()
 		h.events.await(t, workerevent.LeaseLost, 10)
@@ -161,7 +161,7 @@ func TestHealthyWorkersTakeNothingFromEachOtherAfterTheServerWasAway(t *testing.
 			ways = append(ways, px)
 			hands = append(hands, a.hire(name, work, through(away), narrow(n/2)))
 		}
-		ids := a.send(n, seconds(2))
+		ids := a.send(n, a.seconds(2))
 		a.awaitCount(model.StatusExecuting, int64(n))
 		for _, px := range ways {
 			px.Cut()

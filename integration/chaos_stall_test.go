@@ -74,7 +74,7 @@ func TestAStopDuringAnOutageEnds(t *testing.T) {
 		cut := px.Set(proxy.Rule{Command: "update", Collection: "tasks", Contains: "claimed_at", Do: proxy.HoldAfter})
 		done := newEffects()
 		h := a.hire("unsure", done.handle, through(away))
-		ids := a.send(1, seconds(1))
+		ids := a.send(1, a.seconds(1))
 		<-cut.Hit()
 		px.Cut()
 		h.events.await(t, workerevent.Outage, 1)

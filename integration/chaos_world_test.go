@@ -380,3 +380,18 @@ func seconds(n int) producer.Option {
 	lease := time.Duration(n) * time.Second
 	return producer.Lease(lease/4, lease)
 }
+
+// seconds is a lease for a worker that must not lose it while it lives, with four pings in it: n seconds, and more on
+// a slow engine, where a ping may take that long.
+func (a *arena) seconds(n int) producer.Option {
+	lease := a.lease(time.Duration(n) * time.Second)
+	return producer.Lease(lease/4, lease)
+}
+
+// lease is such a lease.
+func (a *arena) lease(d time.Duration) time.Duration {
+	if a.e.Slow && !a.e.virtual() {
+		return 5 * d
+	}
+	return d
+}

@@ -321,7 +321,7 @@ func TestATransactionThatIsNeverCommittedCostsTheTaskItsLease(t *testing.T) {
 				return errors.Join(context.Cause(ctx), session.AbortTransaction(context.WithoutCancel(tx)))
 			})
 		})
-		sent := l.sendKey("k", 0, seconds(2), retries(20, time.Millisecond))
+		sent := l.sendKey("k", 0, l.seconds(2), retries(20, time.Millisecond))
 		require.ErrorIs(t, receive(t, causes, "the end of the handler's context"), consumer.ErrLeaseLost)
 		require.Equal(t, 2, resultOf(t, l.awaitStatus(sent.ID, model.StatusSuccess)))
 		require.Equal(t, 1, l.entries(sent.ID))

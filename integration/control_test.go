@@ -291,7 +291,7 @@ func TestAHandlerThatIgnoresItsContextIsNotRunTwice(t *testing.T) {
 			return 1, g.enter(context.WithoutCancel(ctx), task)
 		}
 		first := a.hire("first", handle)
-		id := a.send(1, seconds(3))[0]
+		id := a.send(1, a.seconds(3))[0]
 		g.awaitInside(t, 1)
 		cut, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -306,7 +306,7 @@ func TestAHandlerThatIgnoresItsContextIsNotRunTwice(t *testing.T) {
 		second := a.hire("second", handle)
 		claimed := a.get(id).WorkerStates[0].ClaimedAt
 		task := a.await(id, "pinged until long after its first lease", func(task *model.Task) bool {
-			return task.WorkerStates[0].PingExpireTime.Sub(claimed) > 8*time.Second
+			return task.WorkerStates[0].PingExpireTime.Sub(claimed) > a.lease(8*time.Second)
 		})
 		require.Len(t, task.WorkerStates, 1)
 		close(g.open)

@@ -167,7 +167,7 @@ func TestOfATypeWithMaxRunningNeverMoreAreOpenAtOnce(t *testing.T) {
 	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.MaxRunning = 5 })
-		ids := a.sendLimited(120, 150, func(int) []producer.Option { return []producer.Option{seconds(1)} })
+		ids := a.sendLimited(120, 150, func(int) []producer.Option { return []producer.Option{a.seconds(1)} })
 		workers := map[string]*fleet.Process{}
 		for i := range 4 {
 			name := fmt.Sprint("w", i)

@@ -56,7 +56,7 @@ func TestATakeoverGoesOnCountingLocalRetries(t *testing.T) {
 			}
 			return 0, errNo
 		}, through(lost), polling)
-		id := a.sendKey("k", 1, locally(3), seconds(2)).ID
+		id := a.sendKey("k", 1, locally(3), a.seconds(2)).ID
 		receive(t, inside, "the second local retry")
 		px.Cut()
 		a.hire("heir", func(context.Context, *consumer.Task[int]) (int, error) {

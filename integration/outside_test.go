@@ -144,15 +144,16 @@ func TestACancelledParkEndsAtOnce(t *testing.T) {
 func TestAPingFromOutsideKeepsTheLease(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		sent := a.sendKey("k", 1, producer.Lease(0, 2*time.Second))
-		a.abandon([]string{sent.ID}, "dead", 2*time.Second)
+		lease := a.lease(2 * time.Second)
+		sent := a.sendKey("k", 1, producer.Lease(0, lease))
+		a.abandon([]string{sent.ID}, "dead", lease)
 		before := a.get(sent.ID).WorkerStates[0]
 		handle := input.HandleOf(a.get(sent.ID), before.ExecID).String()
 		h := a.hire("heir", double)
 		pinged, err := a.puller.Ping(t.Context(), handle)
-		for ; err == nil && pinged.Until.Sub(before.ClaimedAt) < 7*time.Second; pinged, err = a.puller.Ping(t.Context(), handle) {
+		for ; err == nil && pinged.Until.Sub(before.ClaimedAt) < 7*lease/2; pinged, err = a.puller.Ping(t.Context(), handle) {
 			select { // the pace of whoever pings
-			case <-time.After(200 * time.Millisecond):
+			case <-time.After(lease / 10):
 			case <-t.Context().Done():
 			}
 		}

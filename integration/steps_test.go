@@ -146,7 +146,7 @@ func TestAStepIsNotDoneAgainAfterALapse(t *testing.T) {
 			}
 		}
 		a.hire("victim", handle("victim"), through(db))
-		sent := a.sendKey("k", 0, seconds(2))
+		sent := a.sendKey("k", 0, a.seconds(2))
 		require.NoError(t, receive(t, saved, "the first step"))
 		px.Cut()
 		a.hire("heir", handle("heir"))
@@ -162,7 +162,7 @@ func TestAStepIsNotDoneAgainAfterALapse(t *testing.T) {
 func TestAKilledProcessStepsAreNotDoneAgain(t *testing.T) {
 	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		ids := a.send(3, seconds(2))
+		ids := a.send(3, a.seconds(2))
 		victim := a.child("victim", "steps")
 		a.awaitMarks("stepped", "victim", 3)
 		victim.Kill()

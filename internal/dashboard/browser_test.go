@@ -15,11 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
@@ -42,6 +44,55 @@ var chromiums = []string{"chromium", "chromium-browser", "google-chrome"}
 // places are for the browsers that are open at once.
 var places = make(chan struct{}, 3)
 
+// program is a Chromium that the tests share which run at once. Each has a profile of its own in it. To start it takes
+// longer than many a test.
+type program struct {
+	mu    sync.Mutex
+	users int
+	ctx   context.Context
+	stop  context.CancelFunc
+}
+
+var chromium program
+
+// take starts the program for the first test. Each test leaves it at its end.
+func (p *program) take(t testing.TB, path string) context.Context {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users++; p.users > 1 {
+		return p.ctx
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	var end context.CancelFunc
+	p.ctx, end = chromedp.NewContext(allocator)
+	p.stop = func() { end(); stop() }
+	require.NoError(t, chromedp.Run(p.ctx)) // it lives as long as this context
+	return p.ctx
+}
+
+func (p *program) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users--; p.users == 0 {
+		p.stop()
+	}
+}
+
+// tab opens one with a profile of its own. chromedp does it without a window, which Chromium refuses.
+func tab(t testing.TB, shared context.Context) target.ID {
+	t.Helper()
+	ctx := cdp.WithExecutor(shared, chromedp.FromContext(shared).Browser)
+	profile, err := target.CreateBrowserContext().Do(ctx)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, target.DisposeBrowserContext(profile).Do(ctx)) })
+	id, err := target.CreateTarget("about:blank").WithBrowserContextID(profile).WithNewWindow(true).Do(ctx)
+	require.NoError(t, err)
+	return id
+}
+
 // browse opens a browser beside those of other tests, and starts what it is to show.
 func browse(t *testing.T) (*world, *browser) {
 	t.Helper()
@@ -56,28 +107,26 @@ func open(t testing.TB) *browser {
 	if testing.Short() {
 		t.Skip("it runs in `make scenarios`")
 	}
-	program := ""
+	path := ""
 	for _, name := range chromiums {
 		if found, err := exec.LookPath(name); err == nil {
-			program = found
+			path = found
 			break
 		}
 	}
-	if program == "" {
+	if path == "" {
 		t.Skip("there is no Chromium: apt-get install chromium")
 	}
 	places <- struct{}{}
 	t.Cleanup(func() { <-places })
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(2*time.Minute))
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(stop)
 	b := &browser{t: t}
 	var end context.CancelFunc
-	b.ctx, end = chromedp.NewContext(allocator)
+	shared := chromium.take(t, path)
+	t.Cleanup(chromium.leave)
+	b.ctx, end = chromedp.NewContext(shared, chromedp.WithTargetID(tab(t, shared)))
 	t.Cleanup(end)
 	chromedp.ListenTarget(b.ctx, b.hear)
-	require.NoError(t, chromedp.Run(b.ctx, network.Enable(), log.Enable(), runtime.Enable())) // the browser lives as long as this context
+	require.NoError(t, chromedp.Run(b.ctx, network.Enable(), log.Enable(), runtime.Enable()))
 	return b
 }
 

@@ -38,8 +38,8 @@ type browser struct {
 	troubles []string
 }
 
-// chromiums are the names of the program. Debian's package is chromium.
-var chromiums = []string{"chromium", "chromium-browser", "google-chrome"}
+// chromiums are the names of the program, the quickest first. Debian's packages are chromium-headless-shell and chromium.
+var chromiums = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"}
 
 // places are for the browsers that are open at once.
 var places = make(chan struct{}, 3)
@@ -115,7 +115,7 @@ func open(t testing.TB) *browser {
 		}
 	}
 	if path == "" {
-		t.Skip("there is no Chromium: apt-get install chromium")
+		t.Skip("there is no Chromium: apt-get install chromium-headless-shell")
 	}
 	places <- struct{}{}
 	t.Cleanup(func() { <-places })

@@ -28,7 +28,9 @@ demo: ## 2,000 tasks and a flow, three workers, two killed, one frozen: nothing 
 	$(GO) run ./cmd/mscheduler demo $(ARGS)
 
 .PHONY: check
-check: lint test scenarios ## lint with format and vet, every test, with -race where goroutines meet, every engine
+check: ## lint with format and vet, every test, with -race where goroutines meet, every engine
+	@$(MAKE) --no-print-directory -j2 lint test
+	@$(MAKE) --no-print-directory scenarios
 
 # Compilers and linkers spend a fifth of their time, and the linter two fifths, collecting garbage. Few machines need that
 # memory back.
@@ -54,8 +56,8 @@ PLAIN     = $(filter-out $(RACED) ./internal/dashboard,$(TESTED))
 .PHONY: test
 test: ## every test, with -race where goroutines meet, on the embedded server and at MSCHEDULER_MONGODB_URI
 	@echo '$(GO) test -race -short $(RACED); $(GO) test $(PLAIN)'
-	@export MSCHEDULER_TEST_ENGINES=embedded,uri; { $(GO) test $(TEST_FLAGS) -parallel 8 -race -short $(RACED); \
-		$(if $(PLAIN),$(GO) test $(TEST_FLAGS) -parallel 8 $(PLAIN);) } | $(GO) run ./internal/house/report
+	@export MSCHEDULER_TEST_ENGINES=embedded,uri; { plain=$$(mktemp); $(GO) test $(TEST_FLAGS) -parallel 8 $(PLAIN) >$$plain & \
+		$(GO) test $(TEST_FLAGS) -parallel 8 -race -short $(RACED); wait; cat $$plain; rm $$plain; } | $(GO) run ./internal/house/report
 
 # By -short `make test` leaves out, or reduces, tests that take long with the race detector and whose size
 # matters more. Each of these calls testing.Short() itself: by it `make scenarios` finds them, and repeats no

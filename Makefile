@@ -56,8 +56,9 @@ PLAIN     = $(filter-out $(RACED) ./internal/dashboard,$(TESTED))
 .PHONY: test
 test: ## every test, with -race where goroutines meet, on the embedded server and at MSCHEDULER_MONGODB_URI
 	@echo '$(GO) test -race -short $(RACED); $(GO) test $(PLAIN)'
-	@export MSCHEDULER_TEST_ENGINES=embedded,uri; { plain=$$(mktemp); $(GO) test $(TEST_FLAGS) -parallel 8 $(PLAIN) >$$plain & \
-		$(GO) test $(TEST_FLAGS) -parallel 8 -race -short $(RACED); wait; cat $$plain; rm $$plain; } | $(GO) run ./internal/house/report
+	@export MSCHEDULER_TEST_ENGINES=embedded,uri; plain=$$(mktemp); trap 'rm -f $$plain' EXIT; { \
+		$(if $(PLAIN),$(GO) test $(TEST_FLAGS) -parallel 8 $(PLAIN) >$$plain &) \
+		$(GO) test $(TEST_FLAGS) -parallel 8 -race -short $(RACED); wait; cat $$plain; } | $(GO) run ./internal/house/report
 
 # By -short `make test` leaves out, or reduces, tests that take long with the race detector and whose size
 # matters more. Each of these calls testing.Short() itself: by it `make scenarios` finds them, and repeats no

@@ -14,10 +14,11 @@
 //
 // # Which database
 //
-// [DB] uses the deployment that MSCHEDULER_MONGODB_URI names, or starts a container of the image that
-// MSCHEDULER_TEST_IMAGE names. If it does not work, the tests fail. Where neither is set, [DB] uses the first available
-// engine in this order, and logs its choice once: mongod on PATH, started as a replica set of one member; a container of
-// mongo:8, if Docker answers; else mscheduler's own embedded server, which needs nothing.
+// [DB] uses the deployment that MSCHEDULER_MONGODB_URI names; without one, a container of the image that
+// MSCHEDULER_TEST_IMAGE names. The tests fail if that deployment does not answer, or the container does not start. If
+// neither variable is set, [DB] uses the first available engine in this order, and logs its choice once: mongod on
+// PATH, started as a replica set of one member; a container of mongo:8, if Docker answers; else mscheduler's own
+// embedded server, which needs nothing.
 //
 // One is started for all tests of a process and ends with it, or with [Close]. A container ends with the process only
 // where testcontainers may run its Ryuk: with TESTCONTAINERS_RYUK_DISABLED=true, call [Close] in TestMain.

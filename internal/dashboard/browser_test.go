@@ -60,7 +60,8 @@ func (p *program) take(t testing.TB, path string) context.Context {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.users++; p.users > 1 {
+	if p.users > 0 {
+		p.users++
 		return p.ctx
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
@@ -70,6 +71,7 @@ func (p *program) take(t testing.TB, path string) context.Context {
 	p.ctx, end = chromedp.NewContext(allocator)
 	p.stop = func() { end(); stop() }
 	require.NoError(t, chromedp.Run(p.ctx)) // it lives as long as this context
+	p.users++
 	return p.ctx
 }
 

@@ -21,6 +21,7 @@ import (
 func TestATaskThatIsChangedDuringItsTurnLeavesTheKeyNoFreePlace(t *testing.T) {
 	for name, change := range map[string]bson.D{
 		"changed":   {{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}},
+		"postponed": {{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}, {Key: "$set", Value: bson.D{{Key: "due_at", Value: time.Now().Add(time.Hour)}, {Key: "audience", Value: bson.A{lifecycle.AudienceAll}}}}},
 		"cancelled": {{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}, {Key: "$set", Value: bson.D{{Key: "status", Value: model.StatusCancelled}}}, {Key: "$unset", Value: bson.D{{Key: "due_at", Value: ""}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,8 +49,7 @@ func TestATaskThatIsChangedDuringItsTurnLeavesTheKeyNoFreePlace(t *testing.T) {
 			}
 			s.mu.Unlock()
 			require.NoError(t, s.Look(t.Context(), sweptType, of))
-			require.Eventually(t, func() bool { return s.back(tasks) > 0 }, testdb.Patience, 5*time.Millisecond)
-			require.Equal(t, 1, s.back(tasks))
+			require.Eventually(t, func() bool { return s.back(tasks[1:]) > 0 || name == "changed" && s.back(tasks) > 0 }, testdb.Patience, 5*time.Millisecond)
 		})
 	}
 }

@@ -145,19 +145,22 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.LimitOf) error
 			if g.Admitted != nil {
 				g.Admitted(writes[i].After)
 			}
-		case w.Unanswered: // the next sweep looks again
-		case w.Held, w.Unread, w.Refused != nil: // the next look passes over it if it is held
+		case w.Unanswered, w.Refused != nil: // the next sweep looks again
+		case w.Held, !letIn(w.Current, of, now): // the key still has room; the next look passes over a held one
 			g.lookAt(of, now.Add(passedPause))
-		case w.Current == nil || lifecycle.HeldBack(w.Current): // a person has changed it; the key still has room
-			g.lookAt(of, now)
 		}
 	}
 	g.wake()
 	return err
 }
 
+// letIn reports whether the task, which somebody else has changed, may be claimed now by the room of the key.
+func letIn(t *model.Task, of store.LimitOf, now time.Time) bool {
+	return t != nil && !lifecycle.HeldBack(t) && !t.DueAt.IsZero() && !t.DueAt.After(now) && t.Options.LimitKey == of.Key
+}
+
 const (
-	// passedPause is the pause before the next look at a key with a held task.
+	// passedPause is the pause before the next look at a key with a held task, or one that somebody has just changed.
 	passedPause = time.Second
 	// passedOver is how many such tasks of a key may stand before others.
 	passedOver = 20

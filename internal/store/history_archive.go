@@ -289,7 +289,7 @@ func (s *History) deleteMoved(ctx context.Context, lives []*life) (deleted int, 
 	if err != nil {
 		return 0, explain(err, "deleting tasks that are in the history now")
 	}
-	if x.matched == len(lives) {
+	if x.exact && x.matched == len(lives) {
 		return x.matched, nil
 	}
 	return x.matched, s.tidy(ctx, lives)

@@ -61,6 +61,7 @@ func (s *Tasks) Writes(ctx context.Context, writes []Write, search time.Duration
 		return nil, nil
 	}
 	x, err := s.execute(ctx, group(writes), search)
+	x.doubt(repeated(writes))
 	if err == nil {
 		var written []Written
 		if written, err = s.look(ctx, writes, &x); err == nil {
@@ -73,6 +74,20 @@ func (s *Tasks) Writes(ctx context.Context, writes []Write, search time.Duration
 		out[i].Unanswered = !out[i].Applied
 	}
 	return out, err
+}
+
+// repeated are the ids that several of the writes have, such as claims for two workers. Of these one is applied, and no
+// count says which.
+func repeated(writes []Write) (ids []string) {
+	seen := make(map[string]bool, len(writes))
+	for i := range writes {
+		id := writes[i].After.ID
+		if seen[id] {
+			ids = append(ids, id)
+		}
+		seen[id] = true
+	}
+	return ids
 }
 
 // look reads what became of the writes that are not known to be done. Index: _id.
@@ -176,8 +191,10 @@ func (w *Write) seenIn(cur *model.Task) bool {
 		}
 	}
 	switch {
-	case changed, w.Before.Generation != w.After.Generation: // it has begun this life
+	case changed:
 		return true
+	case w.Before.Generation != w.After.Generation:
+		return cur.CreatedAt.Equal(clock.Millis(w.After.CreatedAt)) // it has begun this life
 	case w.After.Status.Ended() && !w.Before.Status.Ended():
 		return cur.Rev >= w.After.Rev && cur.Status == w.After.Status && cur.FinishedAt.Equal(clock.Millis(w.After.FinishedAt))
 	default:
@@ -185,24 +202,26 @@ func (w *Write) seenIn(cur *model.Task) bool {
 	}
 }
 
-// leftIn reports whether the current document has what a write left that began and ended nothing. Of two such writes
-// to one rev, the later one does not find its own. What others changed since is not found either: who decides again
-// then finds what is to be done now.
+// leftIn reports whether the current document has what a write left that began and ended nothing. If another write took
+// the rev that this one wanted, the times differ, and this one is not applied. If others have changed its fields
+// since, it counts as not applied, and whoever decided it decides again.
 func (w *Write) leftIn(cur *model.Task) bool {
-	switch {
-	case cur.Rev < w.After.Rev:
+	last := w.lastIn(cur)
+	if cur.Rev <= w.After.Rev && !last {
 		return false
-	case cur.Rev == w.After.Rev && !cur.UpdatedAt.Equal(clock.Millis(w.After.UpdatedAt)):
-		return false
+	}
+	passed := []string{"rev", "updated_at"} // each write has its own
+	if last {
+		// The document was read without the first two, see [Tasks.forRules]. The others change without a new rev.
+		passed = append(passed, "args", "steps", "wake_at", "outbox_at", "archive_at")
 	}
 	change, doc := codec.Diff(w.Before, w.After), bson.Raw(codec.AppendTask(nil, cur))
 	left := func(operator string, is func(field string, v bson.RawValue) bool) bool {
 		fields, _ := change.Lookup(operator).DocumentOK()
 		elements, err := fields.Elements()
 		return err == nil && !slices.ContainsFunc(elements, func(e bson.RawElement) bool {
-			// The documents were read without these, see [Tasks.forRules]. Each write has its own rev and time.
 			first, _, _ := strings.Cut(e.Key(), ".")
-			return !slices.Contains([]string{"args", "steps", "rev", "updated_at"}, first) && !is(e.Key(), e.Value())
+			return !slices.Contains(passed, first) && !is(e.Key(), e.Value())
 		})
 	}
 	return left("$set", func(field string, v bson.RawValue) bool {
@@ -211,7 +230,12 @@ func (w *Write) leftIn(cur *model.Task) bool {
 	}) && left("$unset", func(field string, _ bson.RawValue) bool {
 		_, err := doc.LookupErr(strings.Split(field, ".")...)
 		return err != nil
-	})
+	}) && (last || change.Lookup("$push").IsZero() && change.Lookup("$pull").IsZero())
+}
+
+// lastIn reports whether the current document has the rev and the time of the write.
+func (w *Write) lastIn(cur *model.Task) bool {
+	return cur.Rev == w.After.Rev && cur.UpdatedAt.Equal(clock.Millis(w.After.UpdatedAt))
 }
 
 // refutedBy reports whether the current document proves that the write was not applied. It
@@ -221,7 +245,7 @@ func (w *Write) refutedBy(cur *model.Task) bool {
 	switch {
 	case cur == nil || cur.Generation != w.After.Generation:
 		return false
-	case cur.Rev <= w.After.Rev:
+	case cur.Rev <= w.After.Rev && !w.lastIn(cur):
 		return true
 	default:
 		return len(cur.WorkerStates) < input.MaxBadStates && slices.ContainsFunc(w.After.WorkerStates, func(st model.WorkerState) bool {

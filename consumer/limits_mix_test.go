@@ -112,6 +112,9 @@ func shared(t *testing.T, workers, slots int, part float64, types ...*mixed) {
 }
 
 func TestLimitedTypesShareTheSlots(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make scenarios runs it without the race detector")
+	}
 	running := func(n int) *mixed {
 		return &mixed{TaskType: model.TaskType{MaxRunning: n}, work: 200 * time.Millisecond}
 	}
@@ -134,7 +137,10 @@ func TestLimitedTypesShareTheSlots(t *testing.T) {
 }
 
 func TestNoTypeStarvesWhateverTheLimitsOfTheOthers(t *testing.T) {
-	for seed := range testdb.Mixes(t, 12, 3) {
+	if testing.Short() {
+		t.Skip("make scenarios runs it without the race detector")
+	}
+	for seed := range testdb.Mixes(t, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			types, workers, slots := mixOf(rand.New(rand.NewPCG(uint64(seed), 0))) //nolint:gosec // a test
 			shared(t, workers, slots, 0.05, types...)
@@ -145,7 +151,7 @@ func TestNoTypeStarvesWhateverTheLimitsOfTheOthers(t *testing.T) {
 // Tasks are sent over time. Some are delayed, have a priority or a key, or name their worker, and types are paused.
 // A worker that stands still while slots and limits allow a task takes longer than the test permits.
 func TestAMixIsDoneAsSoonAsItsLimitsAllow(t *testing.T) {
-	for seed := range testdb.Mixes(t, 12, 4) {
+	for seed := range testdb.Mixes(t, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // a test
 			types, workers, slots := mixOf(r)

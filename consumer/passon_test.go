@@ -79,9 +79,13 @@ func crewAt(t *testing.T, uri string, db *mongo.Database, n int, cfg Config, han
 	}
 }
 
-// virtually runs a test in virtual time, with a server of its own: nothing is ever late.
+// virtually runs a test in virtual time, with a server of its own: nothing is ever late. With the race detector it does
+// not run, since that of Go 1.26 crashes now and then where crews spend minutes of virtual time.
 func virtually(t *testing.T, test func(t *testing.T, uri string, db *mongo.Database)) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("make scenarios runs it without the race detector")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		d, err := engine.Virtual(embedded.Options{}).Start(t.Context())
 		require.NoError(t, err)

@@ -25,7 +25,7 @@ func TestWhateverHandlersWorkersAndPeopleDoNoTaskWaits(t *testing.T) {
 	if os.Getenv("MSCHEDULER_TEST_LONG") == "" && os.Getenv("MSCHEDULER_MIX_SEED") == "" && os.Getenv("MSCHEDULER_MIX_SEEDS") == "" {
 		t.Skip("it takes a minute: make long has it, or MSCHEDULER_MIX_SEEDS=40")
 	}
-	for seed := range testdb.Mixes(t, 6, 2) {
+	for seed := range testdb.Mixes(t, 6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			virtually(t, func(t *testing.T, uri string, db *mongo.Database) { workMix(t, seed, uri, db) })
 		})

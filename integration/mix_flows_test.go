@@ -109,7 +109,7 @@ func (m *mix) handleNode(ctx context.Context, e *mixRun) (string, error) {
 }
 
 func TestNodesOfAMixFollowInTime(t *testing.T) {
-	for seed := range testdb.Mixes(t, 1, 1) {
+	for seed := range testdb.Mixes(t, 1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { playMix(t, seed, 4, mixFlows) })
 	}
 }

@@ -77,7 +77,7 @@ func (m *mix) handleStep(ctx context.Context, e *mixRun) (string, error) {
 }
 
 func TestStepsOfAMixFollowInTime(t *testing.T) {
-	for seed := range testdb.Mixes(t, 1, 1) {
+	for seed := range testdb.Mixes(t, 1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { playMix(t, seed, 3, func(m *mix) { mixPlans(m, seed%5 == 0) }) })
 	}
 }

@@ -118,7 +118,7 @@ func (x *mixedRule) want(t *testing.T, to time.Time) {
 }
 
 func TestRulesOfAMixFireInTime(t *testing.T) {
-	for seed := range testdb.Mixes(t, 1, 1) {
+	for seed := range testdb.Mixes(t, 1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { playMix(t, seed, 2, mixRules) })
 	}
 }

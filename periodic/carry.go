@@ -58,8 +58,11 @@ func (p planner) Finish(ctx context.Context, rules []*schedule.Rule, _ map[strin
 // handler has returned or its lease has lapsed, and not before. held are those that somebody's
 // open transaction holds: they are not cancelled.
 func (p planner) cancelTasks(ctx context.Context, ids []string) (held []string, err error) {
-	running := map[string]bool{}
+	running, inFirstLife := map[string]bool{}, decision.FirstLife()
 	held, err = decision.ChangeTasks(ctx, p.store, "cancelling the tasks of earlier runs", ids, func(t *model.Task) *model.Task {
+		if !inFirstLife(t) {
+			return t
+		}
 		after, err := lifecycle.Cancel(t, "cancelled by its periodic rule", lifecycle.EffectiveOf(t, model.Options{}), p.store.Clock.Now())
 		if err != nil {
 			return t // it has ended, and its outcome tells the rule

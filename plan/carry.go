@@ -226,9 +226,9 @@ type cancel struct{ plan, remark string }
 func (p planner) cancel(ctx context.Context, cancels map[string]cancel, held map[string]error) error {
 	ids := slices.Collect(maps.Keys(cancels))
 	now := p.store.Clock.Now()
-	running := map[string]bool{}
+	running, inFirstLife := map[string]bool{}, decision.FirstLife()
 	stuck, err := decision.ChangeTasks(ctx, p.store, "cancelling steps of plans", ids, func(t *model.Task) *model.Task {
-		if ofPlan(t) != cancels[t.ID].plan {
+		if ofPlan(t) != cancels[t.ID].plan || !inFirstLife(t) {
 			return t
 		}
 		after, err := lifecycle.Abort(t, cmp.Or(cancels[t.ID].remark, "cancelled with its plan"), lifecycle.EffectiveOf(t, p.types.Options(t.Type)), now)

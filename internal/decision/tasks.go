@@ -19,7 +19,7 @@ const (
 // ChangeTasks changes tasks, many in one command. change returns what a task shall be, or the task
 // itself where nothing is to change; it may be asked again when somebody else changes the task in
 // between. Tasks that are gone, and those that cannot be read, are left out: a person mends them.
-// held are those that somebody's open transaction holds: they are not changed.
+// held are those that somebody's open transaction holds, or whose change the server refuses: they are not changed.
 func ChangeTasks(ctx context.Context, st *store.Store, doing string, ids []string, change func(*model.Task) *model.Task) (held []string, err error) {
 	for ; len(ids) > perCommand; ids = ids[perCommand:] {
 		some, err := ChangeTasks(ctx, st, doing, ids[:perCommand], change)
@@ -51,7 +51,7 @@ func ChangeTasks(ctx context.Context, st *store.Store, doing string, ids []strin
 		}
 		for i, w := range written {
 			switch {
-			case w.Held:
+			case w.Held, w.Refused != nil: // no other waits for it
 				held = append(held, writes[i].After.ID)
 			case !w.Applied:
 				continue
@@ -60,4 +60,17 @@ func ChangeTasks(ctx context.Context, st *store.Store, doing string, ids []strin
 		}
 	}
 	return held, nil
+}
+
+// FirstLife returns a function for a change that [ChangeTasks] may ask for again. It reports whether a task is in the life
+// in which it was asked about first: a person may have begun another one since.
+func FirstLife() func(*model.Task) bool {
+	first := map[string]int64{}
+	return func(t *model.Task) bool {
+		generation, asked := first[t.ID]
+		if !asked {
+			first[t.ID] = t.Generation
+		}
+		return !asked || generation == t.Generation
+	}
 }

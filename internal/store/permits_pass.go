@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -44,7 +45,11 @@ func (s *Permits) Pass(ctx context.Context, typ string, limit Limit, passes []Pa
 	if matched == len(passes) {
 		return passed, nil
 	}
-	return s.stillOwn(ctx, passed)
+	of := s.permits
+	if err != nil { // no command has waited until a majority has what is there of the held ones
+		of = s.durable(of)
+	}
+	return stillOwn(ctx, of, passed)
 }
 
 // covered are the passes that the limit allows: as if the permits had just been freed, and
@@ -78,9 +83,9 @@ func (l Limit) covers(taken map[int]bool, passes []Pass) []Pass {
 }
 
 // stillOwn are those of the permits that the executions named by them have. Index: _id.
-func (s *Permits) stillOwn(ctx context.Context, permits []lifecycle.Permit) ([]lifecycle.Permit, error) {
+func stillOwn(ctx context.Context, of *mongo.Collection, permits []lifecycle.Permit) ([]lifecycle.Permit, error) {
 	names := collect(permits, func(p lifecycle.Permit) string { return p.Name })
-	found, err := s.find(ctx, bson.D{d("_id", in(names))}, options.Find().SetProjection(bson.D{d("exec_id", 1), d("next.exec_id", 1)}))
+	found, err := findPermits(ctx, of, bson.D{d("_id", in(names))}, options.Find().SetProjection(bson.D{d("exec_id", 1), d("next.exec_id", 1)}))
 	if err != nil {
 		return nil, err
 	}

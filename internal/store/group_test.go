@@ -146,3 +146,18 @@ func TestSplittingKeepsEachIDOnce(t *testing.T) {
 		require.Equal(t, 1, n, id)
 	}
 }
+
+// One of two updates of a task is answered first, as not done, and then the other one as done.
+func TestThatOneUpdateOfATaskIsDoneSaysNothingOfAnother(t *testing.T) {
+	of := func(ids ...string) statement { return statement{ids: ids, update: []byte{}} }
+	first, second := of("a", "b"), of("c", "a")
+	require.Empty(t, repeated([]statement{first, of("c")}))
+	require.Equal(t, []string{"a"}, repeated([]statement{first, second}))
+	require.Equal(t, []string{"a"}, repeated([]statement{of("a", "b", "a")}))
+
+	var b batch
+	b.answered(&command{parts: []statement{second}, ids: 2}, false)
+	b.answered(&command{parts: []statement{first}, ids: 2}, true)
+	b.doubt(repeated([]statement{first, second}))
+	require.Equal(t, map[string]bool{"a": true, "c": true}, b.x.unsure)
+}

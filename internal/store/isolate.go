@@ -75,6 +75,7 @@ func (s *core) send(ctx context.Context, coll *mongo.Collection, doing string, s
 			c.each(b.leaveOut)
 		}
 	}
+	b.doubt(repeated(statements))
 	b.x.clean, b.x.exact = len(b.x.unsure) == 0, !b.sharded
 	return b.x, b.worst
 }
@@ -216,6 +217,35 @@ func (b *batch) answered(c *command, clean bool) {
 		b.x.unsure = make(map[string]bool, c.ids)
 	}
 	c.each(func(id string) { b.x.unsure[id] = true })
+}
+
+// repeated are the ids of which there are several updates, such as claims for two workers or two steps of a task. That
+// one of them is done says nothing of the others.
+func repeated(statements []statement) (ids []string) {
+	n := 0
+	for i := range statements {
+		n += len(statements[i].ids)
+	}
+	seen := make(map[string]bool, n)
+	for i := range statements {
+		for _, id := range statements[i].ids {
+			if seen[id] && statements[i].update != nil {
+				ids = append(ids, id)
+			}
+			seen[id] = true
+		}
+	}
+	return ids
+}
+
+// doubt takes ids for unsure, whatever the answers say.
+func (b *batch) doubt(ids []string) {
+	if b.x.unsure == nil && len(ids) > 0 {
+		b.x.unsure = make(map[string]bool, len(ids))
+	}
+	for _, id := range ids {
+		b.x.unsure[id] = true
+	}
 }
 
 func (b *batch) matched(n int) {

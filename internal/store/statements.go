@@ -214,19 +214,6 @@ func (x *executed) done(id string) bool {
 	return x.clean || x.unsure != nil && !x.unsure[id]
 }
 
-// doubt takes ids for unsure, whatever the answers say.
-func (x *executed) doubt(ids []string) {
-	if len(ids) == 0 || !x.clean && x.unsure == nil {
-		return
-	}
-	if x.clean = false; x.unsure == nil {
-		x.unsure = make(map[string]bool, len(ids))
-	}
-	for _, id := range ids {
-		x.unsure[id] = true
-	}
-}
-
 // sendOnce sends the command, and returns what of it ran out of the time it was given.
 // limit 0 = as long as it takes.
 func (b *batch) sendOnce(ctx context.Context, c command, limit time.Duration) (late command, err error) {

@@ -61,7 +61,6 @@ func (s *Tasks) Writes(ctx context.Context, writes []Write, search time.Duration
 		return nil, nil
 	}
 	x, err := s.execute(ctx, group(writes), search)
-	x.doubt(repeated(writes))
 	if err == nil {
 		var written []Written
 		if written, err = s.look(ctx, writes, &x); err == nil {
@@ -74,20 +73,6 @@ func (s *Tasks) Writes(ctx context.Context, writes []Write, search time.Duration
 		out[i].Unanswered = !out[i].Applied
 	}
 	return out, err
-}
-
-// repeated are the ids that several of the writes have, such as claims for two workers. Of these one is applied, and no
-// count says which.
-func repeated(writes []Write) (ids []string) {
-	seen := make(map[string]bool, len(writes))
-	for i := range writes {
-		id := writes[i].After.ID
-		if seen[id] {
-			ids = append(ids, id)
-		}
-		seen[id] = true
-	}
-	return ids
 }
 
 // look reads what became of the writes that are not known to be done. Index: _id.
@@ -384,6 +369,9 @@ func (s *Tasks) SettleClaim(ctx context.Context, writes []Write, execID string) 
 		// What a ping could not reach may be undone by a failover, or still come.
 		if missed[writes[i].After.ID] {
 			written[i].Applied, written[i].Held = false, true
+		}
+		if cur, was := written[i].Current, writes[i].Before; cur != nil && cur.Generation == was.Generation && cur.Rev == was.Rev {
+			written[i].Held = true // the fence could not be written either
 		}
 		if refused != nil && !written[i].Applied {
 			written[i] = Written{Unanswered: true}

@@ -35,6 +35,31 @@ func TestAParkedExecutionIsCompletedFromOutside(t *testing.T) {
 	require.ErrorIs(t, err, model.ErrFenced)
 }
 
+// A failover may undo what a read shows. Only a write is acknowledged by a majority.
+func TestWhatIsConfirmedWithoutAChangeHasWaitedForAMajority(t *testing.T) {
+	p := newProcess(t)
+	_, err := p.sender.SendJSON(t.Context(), "t", nil, producer.Key("k"), producer.Timeout(10*time.Second), producer.Lease(0, time.Minute))
+	require.NoError(t, err)
+	got := p.fetch("w")
+	require.Len(t, got, 1)
+	writes := func(do func()) int64 {
+		before := p.writes.Load() - p.beats.Load()
+		do()
+		return p.writes.Load() - p.beats.Load() - before
+	}
+	require.EqualValues(t, 1, writes(func() {
+		pinged, err := p.Ping(t.Context(), got[0].Handle)
+		require.NoError(t, err)
+		require.WithinDuration(t, p.serverTime().Add(10*time.Second), pinged.Until, time.Second, "the deadline, as before")
+	}))
+	_, err = p.Complete(t.Context(), got[0].Handle, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, writes(func() {
+		_, err := p.Complete(t.Context(), got[0].Handle, nil)
+		require.NoError(t, err)
+	}))
+}
+
 func TestALateCompletionOfAParkedExecutionIsRefusedAndEndsIt(t *testing.T) {
 	b := setup(t)
 	for _, complete := range []func(handle string) (*model.Task, error){

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -61,10 +62,8 @@ func (p *Puller) ping(ctx context.Context, h input.Handle) (Pinged, error) {
 	if w.Parked {
 		return out, nil
 	}
-	until := lifecycle.Lease(w, eff.Lease, p.room.Store.Clock.Now())
-	if !until.After(w.PingExpireTime) {
-		return out, nil
-	}
+	// Also without a later end it is written, and waits for a majority: a failover may undo the lease that was read.
+	until := clock.Later(lifecycle.Lease(w, eff.Lease, p.room.Store.Clock.Now()), w.PingExpireTime)
 	pings := []store.Ping{{ID: t.ID, ExecID: w.ExecID, Index: i, Many: lifecycle.Wanted(t) > 1, Until: until}}
 	lost, err := p.room.Store.Tasks.Pings(ctx, pings, store.Patience)
 	if err != nil {

@@ -121,8 +121,18 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 	if err != nil {
 		return nil, err
 	}
-	if ended != nil && !store.InTransaction(ctx) { // which may still be rolled back
+	switch {
+	case store.InTransaction(ctx): // which may still be rolled back
+	case ended != nil:
 		r.ended(*ended)
+	case late == nil:
+		stays, err := r.stays(ctx, t, h, out)
+		if err != nil {
+			return nil, fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, err)
+		}
+		if !stays {
+			return r.finish(ctx, doing, h, out)
+		}
 	}
 	if listened {
 		// The handler still runs, for nothing. Its worker would find out at its next ping.
@@ -131,6 +141,26 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 		}
 	}
 	return t, nil
+}
+
+// stays reports whether the end that a read has shown stays: a failover may undo what no majority has yet. A ping of an
+// execution that has ended writes nothing, and waits for a majority as each write does. If it reaches another primary,
+// that one must have the end, too.
+func (r *Room) stays(ctx context.Context, t *model.Task, h input.Handle, out lifecycle.Outcome) (bool, error) {
+	i, w := h.Execution(t)
+	pings := []store.Ping{{ID: t.ID, ExecID: w.ExecID, Index: i, Many: lifecycle.Wanted(t) > 1, Until: w.PingExpireTime}}
+	if _, err := r.Store.Tasks.Pings(ctx, pings, store.Patience); err != nil {
+		return false, err
+	}
+	if pings[0].Missed {
+		return false, store.ErrHeld
+	}
+	t, err := r.Store.Tasks.Get(ctx, t.ID)
+	if err != nil {
+		return false, err
+	}
+	_, w = h.Execution(t)
+	return w != nil && lifecycle.Repeats(t, w, out), nil
 }
 
 // ending is the end of an execution.

@@ -27,7 +27,9 @@ func TestATaskWhoseChangeTheServerRefusesKeepsNoOtherBack(t *testing.T) {
 	require.NoError(t, err)
 	var doc bson.D
 	require.NoError(t, bson.Unmarshal(codec.AppendTask(nil, full), &doc))
-	padded := func(n int) bson.D { return append(doc[:len(doc):len(doc)], bson.E{Key: "padding", Value: make([]byte, n)}) }
+	padded := func(n int) bson.D {
+		return append(doc[:len(doc):len(doc)], bson.E{Key: "padding", Value: make([]byte, n)})
+	}
 	empty, err := bson.Marshal(padded(0))
 	require.NoError(t, err)
 	_, err = db.Collection("tasks").InsertOne(t.Context(), padded(16<<20-len(empty)))

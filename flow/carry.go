@@ -118,10 +118,10 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range stuck { // the others go on
+	for id, why := range stuck { // the others go on
 		delete(next, id)
 		for _, t := range todos[id] {
-			held[t.flow.ID] = fmt.Errorf("changing the task %s: %w", id, store.ErrHeld)
+			held[t.flow.ID] = fmt.Errorf("changing the task %s: %w", id, why)
 		}
 	}
 	decision.Offer(p.store, slices.Collect(maps.Values(next)))

@@ -120,9 +120,9 @@ func (p planner) changeElements(ctx context.Context, todos []todo, held map[stri
 		}
 		return after
 	})
-	for _, id := range stuck { // the others go on
+	for id, why := range stuck { // the others go on
 		for _, do := range changes[id] {
-			held[do.flow.ID] = fmt.Errorf("changing the task %s: %w", id, store.ErrHeld)
+			held[do.flow.ID] = fmt.Errorf("changing the task %s: %w", id, why)
 		}
 	}
 	return err

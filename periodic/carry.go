@@ -46,18 +46,18 @@ func (p planner) Finish(ctx context.Context, rules []*schedule.Rule, _ map[strin
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range tasks {
+	for id, why := range tasks {
 		for _, rule := range by[id] {
-			held[rule] = fmt.Errorf("cancelling task %s of an earlier run: %w", id, store.ErrHeld)
+			held[rule] = fmt.Errorf("cancelling task %s of an earlier run: %w", id, why)
 		}
 	}
 	return held, nil
 }
 
 // cancelTasks asks for the ends of runs' tasks. Their contexts end; a run has ended when the
-// handler has returned or its lease has lapsed, and not before. held are those that somebody's
-// open transaction holds: they are not cancelled.
-func (p planner) cancelTasks(ctx context.Context, ids []string) (held []string, err error) {
+// handler has returned or its lease has lapsed, and not before. held says why some are not cancelled, see
+// [decision.ChangeTasks].
+func (p planner) cancelTasks(ctx context.Context, ids []string) (held map[string]error, err error) {
 	running, inFirstLife := map[string]bool{}, decision.FirstLife()
 	held, err = decision.ChangeTasks(ctx, p.store, "cancelling the tasks of earlier runs", ids, func(t *model.Task) *model.Task {
 		if !inFirstLife(t) {

@@ -241,8 +241,8 @@ func (p planner) cancel(ctx context.Context, cancels map[string]cancel, held map
 	if err != nil {
 		return err
 	}
-	for _, id := range stuck {
-		held[cancels[id].plan] = fmt.Errorf("cancelling the task %s: %w", id, store.ErrHeld)
+	for id, why := range stuck {
+		held[cancels[id].plan] = fmt.Errorf("cancelling the task %s: %w", id, why)
 	}
 	var signal []string
 	for id, yes := range running {

@@ -43,9 +43,9 @@ func TestWhatIsConfirmedWithoutAChangeHasWaitedForAMajority(t *testing.T) {
 	got := p.fetch("w")
 	require.Len(t, got, 1)
 	writes := func(do func()) int64 {
-		before := p.writes.Load() - p.beats.Load()
+		before := p.ofTasks.Load()
 		do()
-		return p.writes.Load() - p.beats.Load() - before
+		return p.ofTasks.Load() - before
 	}
 	require.EqualValues(t, 1, writes(func() {
 		pinged, err := p.Ping(t.Context(), got[0].Handle)

@@ -69,6 +69,7 @@ type process struct {
 	database *mongo.Database
 	writes   atomic.Int64 // commands that change documents
 	beats    atomic.Int64 // those of them that are about workers
+	ofTasks  atomic.Int64 // those of them that are about tasks
 	t        *testing.T
 }
 
@@ -87,8 +88,11 @@ func newProcess(t *testing.T) *process {
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if e.CommandName == "update" || e.CommandName == "findAndModify" {
 				p.writes.Add(1)
-				if e.Command.Lookup(e.CommandName).StringValue() == "workers" {
+				switch e.Command.Lookup(e.CommandName).StringValue() {
+				case "workers":
 					p.beats.Add(1)
+				case "tasks":
+					p.ofTasks.Add(1)
 				}
 			}
 		},

@@ -148,15 +148,21 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 // that one must have the end, too.
 func (r *Room) stays(ctx context.Context, t *model.Task, h input.Handle, out lifecycle.Outcome) (bool, error) {
 	i, w := h.Execution(t)
-	pings := []store.Ping{{ID: t.ID, ExecID: w.ExecID, Index: i, Many: lifecycle.Wanted(t) > 1, Until: w.PingExpireTime}}
-	if _, err := r.Store.Tasks.Pings(ctx, pings, store.Patience); err != nil {
+	err := store.WhileHeld(ctx, func() error {
+		pings := []store.Ping{{ID: t.ID, ExecID: w.ExecID, Index: i, Many: lifecycle.Wanted(t) > 1, Until: w.PingExpireTime}}
+		_, err := r.Store.Tasks.Pings(ctx, pings, store.Patience)
+		if err == nil && pings[0].Missed {
+			return store.ErrHeld
+		}
+		return err
+	})
+	if err != nil {
 		return false, err
 	}
-	if pings[0].Missed {
-		return false, store.ErrHeld
-	}
-	t, err := r.Store.Tasks.Get(ctx, t.ID)
-	if err != nil {
+	switch t, err = r.Store.Tasks.Get(ctx, t.ID); {
+	case errors.Is(err, store.ErrNotFound):
+		return false, nil // who asks again says so
+	case err != nil:
 		return false, err
 	}
 	_, w = h.Execution(t)

@@ -3,6 +3,7 @@ package decision
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -19,11 +20,12 @@ const (
 // ChangeTasks changes tasks, many in one command. change returns what a task shall be, or the task
 // itself where nothing is to change; it may be asked again when somebody else changes the task in
 // between. Tasks that are gone, and those that cannot be read, are left out: a person mends them.
-// held are those that somebody's open transaction holds, or whose change the server refuses: they are not changed.
-func ChangeTasks(ctx context.Context, st *store.Store, doing string, ids []string, change func(*model.Task) *model.Task) (held []string, err error) {
+// held says why tasks are not changed: somebody's open transaction holds them ([store.ErrHeld]), or the server refuses.
+func ChangeTasks(ctx context.Context, st *store.Store, doing string, ids []string, change func(*model.Task) *model.Task) (held map[string]error, err error) {
+	held = map[string]error{}
 	for ; len(ids) > perCommand; ids = ids[perCommand:] {
 		some, err := ChangeTasks(ctx, st, doing, ids[:perCommand], change)
-		if held = append(held, some...); err != nil {
+		if maps.Copy(held, some); err != nil {
 			return held, err
 		}
 	}
@@ -51,8 +53,10 @@ func ChangeTasks(ctx context.Context, st *store.Store, doing string, ids []strin
 		}
 		for i, w := range written {
 			switch {
-			case w.Held, w.Refused != nil: // no other waits for it
-				held = append(held, writes[i].After.ID)
+			case w.Refused != nil:
+				held[writes[i].After.ID] = w.Refused
+			case w.Held:
+				held[writes[i].After.ID] = store.ErrHeld
 			case !w.Applied:
 				continue
 			}
@@ -62,8 +66,8 @@ func ChangeTasks(ctx context.Context, st *store.Store, doing string, ids []strin
 	return held, nil
 }
 
-// FirstLife returns a function for a change that [ChangeTasks] may ask for again. It reports whether a task is in the life
-// in which it was asked about first: a person may have begun another one since.
+// FirstLife returns a function for a change that one [ChangeTasks] may ask for again. It reports whether a task is in the
+// life in which it was asked about first: a person may have begun another one since.
 func FirstLife() func(*model.Task) bool {
 	first := map[string]int64{}
 	return func(t *model.Task) bool {

@@ -16,24 +16,30 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
+// heldBack are new tasks with those keys that wait for their limit_key k, the first one before the others.
+func (s *swept) heldBack(keys ...string) (tasks []*model.Task) {
+	s.t.Helper()
+	for i, key := range keys {
+		task := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: key, Options: model.Options{LimitKey: "k"}}, s.store.Clock.Now().Add(time.Duration(i-10)*time.Second))
+		tasks = append(tasks, lifecycle.HoldBack(task, s.store.Clock.Now()))
+	}
+	_, err := s.store.Tasks.Insert(s.t.Context(), tasks)
+	require.NoError(s.t, err)
+	return tasks
+}
+
 // A person changes the best task of a key, or cancels it, while it is given its turn: the key's free place goes to
 // the next look, not to the next sweep.
 func TestATaskThatIsChangedDuringItsTurnLeavesTheKeyNoFreePlace(t *testing.T) {
 	for name, change := range map[string]bson.D{
 		"changed":   {{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}},
-		"postponed": {{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}, {Key: "$set", Value: bson.D{{Key: "due_at", Value: time.Now().Add(time.Hour)}, {Key: "audience", Value: bson.A{lifecycle.AudienceAll}}}}},
+		"postponed": {{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}, {Key: "$set", Value: bson.D{{Key: "updated_at", Value: time.Now().Add(time.Minute)}, {Key: "due_at", Value: time.Now().Add(time.Hour)}, {Key: "audience", Value: bson.A{lifecycle.AudienceAll}}}}},
 		"cancelled": {{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}, {Key: "$set", Value: bson.D{{Key: "status", Value: model.StatusCancelled}}}, {Key: "$unset", Value: bson.D{{Key: "due_at", Value: ""}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSwept(t)
 			s.limit(model.KeyLimit{MaxRunning: 1})
-			var tasks []*model.Task
-			for i, key := range []string{"first", "next"} {
-				task := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: key, Options: model.Options{LimitKey: "k"}}, s.store.Clock.Now().Add(time.Duration(i-10)*time.Second))
-				tasks = append(tasks, lifecycle.HoldBack(task, s.store.Clock.Now()))
-			}
-			_, err := s.store.Tasks.Insert(t.Context(), tasks)
-			require.NoError(t, err)
+			tasks := s.heldBack("first", "next")
 			of := []store.LimitOf{{Type: sweptType, Key: "k"}}
 			person := testdb.New(t).Client().Database(s.db.Name())
 			var once sync.Once
@@ -59,13 +65,7 @@ func TestATaskThatIsChangedDuringItsTurnLeavesTheKeyNoFreePlace(t *testing.T) {
 func TestAHeldTaskDoesNotStandBeforeTheOthersOfItsKey(t *testing.T) {
 	s := newSwept(t)
 	s.limit(model.KeyLimit{MaxRunning: 1})
-	var tasks []*model.Task
-	for i, key := range []string{"held", "next"} {
-		task := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: key, Options: model.Options{LimitKey: "k"}}, s.store.Clock.Now().Add(time.Duration(i-10)*time.Second))
-		tasks = append(tasks, lifecycle.HoldBack(task, s.store.Clock.Now()))
-	}
-	_, err := s.store.Tasks.Insert(t.Context(), tasks)
-	require.NoError(t, err)
+	tasks := s.heldBack("held", "next")
 	session, err := s.db.Client().StartSession()
 	require.NoError(t, err)
 	defer session.EndSession(context.Background())

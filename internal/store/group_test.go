@@ -151,13 +151,15 @@ func TestSplittingKeepsEachIDOnce(t *testing.T) {
 func TestThatOneUpdateOfATaskIsDoneSaysNothingOfAnother(t *testing.T) {
 	of := func(ids ...string) statement { return statement{ids: ids, update: []byte{}} }
 	first, second := of("a", "b"), of("c", "a")
-	require.Empty(t, repeated([]statement{first, of("c")}))
-	require.Equal(t, []string{"a"}, repeated([]statement{first, second}))
-	require.Equal(t, []string{"a"}, repeated([]statement{of("a", "b", "a")}))
+	upsert := of("a")
+	upsert.upsert = true
+	require.Empty(t, repeated([]statement{first, of("c"), upsert}, 4))
+	require.Equal(t, []string{"a"}, repeated([]statement{first, second}, 4))
+	require.Equal(t, []string{"a"}, repeated([]statement{of("a", "b", "a")}, 3))
 
 	var b batch
 	b.answered(&command{parts: []statement{second}, ids: 2}, false)
 	b.answered(&command{parts: []statement{first}, ids: 2}, true)
-	b.doubt(repeated([]statement{first, second}))
+	b.doubt(repeated([]statement{first, second}, 4))
 	require.Equal(t, map[string]bool{"a": true, "c": true}, b.x.unsure)
 }

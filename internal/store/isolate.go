@@ -75,7 +75,9 @@ func (s *core) send(ctx context.Context, coll *mongo.Collection, doing string, s
 			c.each(b.leaveOut)
 		}
 	}
-	b.doubt(repeated(statements))
+	if ids := count(statements); b.sharded || b.x.matched < ids { // otherwise all are done
+		b.doubt(repeated(statements, ids))
+	}
 	b.x.clean, b.x.exact = len(b.x.unsure) == 0, !b.sharded
 	return b.x, b.worst
 }
@@ -203,7 +205,7 @@ func (b *batch) serverAnswers(ctx context.Context) bool {
 	return err == nil
 }
 
-// answered takes in the answer of a command: where it is clean, all ids are done.
+// answered takes in the answer of a command: where it is clean, all ids are done, but for [repeated] ones.
 func (b *batch) answered(c *command, clean bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,17 +221,24 @@ func (b *batch) answered(c *command, clean bool) {
 	c.each(func(id string) { b.x.unsure[id] = true })
 }
 
-// repeated are the ids of which there are several updates, such as claims for two workers or two steps of a task. That
-// one of them is done says nothing of the others.
-func repeated(statements []statement) (ids []string) {
-	n := 0
+// count is how many ids the statements have.
+func count(statements []statement) (ids int) {
 	for i := range statements {
-		n += len(statements[i].ids)
+		ids += len(statements[i].ids)
 	}
+	return ids
+}
+
+// repeated are the ids of which there are several updates, such as claims for two workers or two steps of a task. That
+// one of them is done says nothing of the others. Of inserts and upserts the server says itself which are not done.
+func repeated(statements []statement, n int) (ids []string) {
 	seen := make(map[string]bool, n)
 	for i := range statements {
+		if statements[i].stores() || statements[i].update == nil {
+			continue
+		}
 		for _, id := range statements[i].ids {
-			if seen[id] && statements[i].update != nil {
+			if seen[id] {
 				ids = append(ids, id)
 			}
 			seen[id] = true
@@ -238,7 +247,7 @@ func repeated(statements []statement) (ids []string) {
 	return ids
 }
 
-// doubt takes ids for unsure, whatever the answers say.
+// doubt takes ids for unsure, whatever the answers say, after all commands have been answered.
 func (b *batch) doubt(ids []string) {
 	if b.x.unsure == nil && len(ids) > 0 {
 		b.x.unsure = make(map[string]bool, len(ids))

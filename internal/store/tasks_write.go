@@ -366,12 +366,11 @@ func (s *Tasks) SettleClaim(ctx context.Context, writes []Write, execID string) 
 	}
 	written, err := s.look(ctx, writes, &executed{unsure: everyID(writes)})
 	for i := range written {
-		// What a ping could not reach may be undone by a failover, or still come.
-		if missed[writes[i].After.ID] {
+		// What a ping could not reach may be undone by a failover. Without the fence, which somebody's transaction may
+		// have held up, the lost command may still come.
+		cur, was := written[i].Current, writes[i].Before
+		if missed[was.ID] || cur != nil && cur.Generation == was.Generation && cur.Rev == was.Rev {
 			written[i].Applied, written[i].Held = false, true
-		}
-		if cur, was := written[i].Current, writes[i].Before; cur != nil && cur.Generation == was.Generation && cur.Rev == was.Rev {
-			written[i].Held = true // the fence could not be written either
 		}
 		if refused != nil && !written[i].Applied {
 			written[i] = Written{Unanswered: true}

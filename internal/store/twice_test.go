@@ -26,3 +26,17 @@ func TestWhatBecameOfAFirstTryIsStillOpenAfterASecondThatReachedNobody(t *testin
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 }
+
+// A run that starts and ends before its start is carried out has two records in one call.
+func TestTwoRecordsOfARunInOneCallAreBothStored(t *testing.T) {
+	s := permitted(t)
+	held, err := s.Runs.Put(t.Context(), []*schedule.Run{
+		{ID: "r@1", RuleID: "r", Status: schedule.RunScheduled, Rev: 1},
+		{ID: "r@1", RuleID: "r", Status: schedule.RunSuccess, Rev: 2},
+	})
+	require.NoError(t, err)
+	require.Empty(t, held)
+	run, err := s.Runs.Get(t.Context(), "r@1")
+	require.NoError(t, err)
+	require.Equal(t, schedule.RunSuccess, run.Status)
+}

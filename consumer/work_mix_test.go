@@ -21,9 +21,12 @@ import (
 
 // Tasks for one worker or several fail, snooze, park, retry and time out. Workers stop, vanish and come back, and people
 // pause, cancel, update and retry. A task that a worker with a free slot could run must not wait for it.
+//
+// At a deadline another worker may write the lapse a millisecond before the owner cancels its handler, and start the next
+// task. The mix sees that a limit is exceeded for that moment, in about one of a hundred runs. So it is no part of make check.
 func TestWhateverHandlersWorkersAndPeopleDoNoTaskWaits(t *testing.T) {
 	if os.Getenv("MSCHEDULER_TEST_LONG") == "" && os.Getenv("MSCHEDULER_MIX_SEED") == "" && os.Getenv("MSCHEDULER_MIX_SEEDS") == "" {
-		t.Skip("it takes a minute: make long has it, or MSCHEDULER_MIX_SEEDS=40")
+		t.Skip("make long runs it, and so does MSCHEDULER_MIX_SEEDS=40")
 	}
 	for seed := range testdb.Mixes(t, 6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -384,8 +384,7 @@ func seconds(n int) producer.Option {
 // seconds is a lease for a worker that must not lose it while it lives, with four pings in it: n seconds, and more on
 // a slow engine, where a ping may take that long.
 func (a *arena) seconds(n int) producer.Option {
-	lease := a.lease(time.Duration(n) * time.Second)
-	return producer.Lease(lease/4, lease)
+	return seconds(int(a.lease(time.Duration(n)*time.Second) / time.Second))
 }
 
 // lease is such a lease.

@@ -17,8 +17,8 @@ var process = engine.Shared{Engines: []engine.Engine{
 
 // DB is a fresh database on the best engine at hand (see the package comment), dropped
 // when the test has ended. Tests may run in parallel, each with its own. It ends the test
-// when there is no engine, which happens only where a variable names one that does not answer
-// or start.
+// if MSCHEDULER_MONGODB_URI names a deployment that does not answer, or MSCHEDULER_TEST_IMAGE
+// an image that does not start.
 func DB(t testing.TB) *mongo.Database {
 	t.Helper()
 	return process.DB(t)

@@ -60,6 +60,7 @@ func (p planner) Finish(ctx context.Context, rules []*schedule.Rule, _ map[strin
 func (p planner) cancelTasks(ctx context.Context, ids []string) (held map[string]error, err error) {
 	running, inFirstLife := map[string]bool{}, decision.FirstLife()
 	held, err = decision.ChangeTasks(ctx, p.store, "cancelling the tasks of earlier runs", ids, func(t *model.Task) *model.Task {
+		delete(running, t.ID)
 		if !inFirstLife(t) {
 			return t
 		}

@@ -228,6 +228,7 @@ func (p planner) cancel(ctx context.Context, cancels map[string]cancel, held map
 	now := p.store.Clock.Now()
 	running, inFirstLife := map[string]bool{}, decision.FirstLife()
 	stuck, err := decision.ChangeTasks(ctx, p.store, "cancelling steps of plans", ids, func(t *model.Task) *model.Task {
+		delete(running, t.ID)
 		if ofPlan(t) != cancels[t.ID].plan || !inFirstLife(t) {
 			return t
 		}

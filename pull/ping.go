@@ -62,7 +62,8 @@ func (p *Puller) ping(ctx context.Context, h input.Handle) (Pinged, error) {
 	if w.Parked {
 		return out, nil
 	}
-	// Also without a later end it is written, and waits for a majority: a failover may undo the lease that was read.
+	// The ping is written even if it does not extend the lease: a failover may undo the lease that was read, and a write
+	// waits for a majority.
 	until := clock.Later(lifecycle.Lease(w, eff.Lease, p.room.Store.Clock.Now()), w.PingExpireTime)
 	pings := []store.Ping{{ID: t.ID, ExecID: w.ExecID, Index: i, Many: lifecycle.Wanted(t) > 1, Until: until}}
 	lost, err := p.room.Store.Tasks.Pings(ctx, pings, store.Patience)

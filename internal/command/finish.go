@@ -143,9 +143,9 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 	return t, nil
 }
 
-// stays reports whether the end that a read has shown stays: a failover may undo what no majority has yet. A ping of an
-// execution that has ended writes nothing, and waits for a majority as each write does. If it reaches another primary,
-// that one must have the end, too.
+// stays reports whether a majority has the end that a read has shown. A failover may undo it before that. A ping of an
+// execution that has ended writes nothing, but waits for a majority as every write does. The ping may reach another
+// primary than the read, so the task is read once more.
 func (r *Room) stays(ctx context.Context, t *model.Task, h input.Handle, out lifecycle.Outcome) (bool, error) {
 	i, w := h.Execution(t)
 	err := store.WhileHeld(ctx, func() error {
@@ -161,7 +161,7 @@ func (r *Room) stays(ctx context.Context, t *model.Task, h input.Handle, out lif
 	}
 	switch t, err = r.Store.Tasks.Get(ctx, t.ID); {
 	case errors.Is(err, store.ErrNotFound):
-		return false, nil // who asks again says so
+		return false, nil // finish reads it again, and reports that the task is gone
 	case err != nil:
 		return false, err
 	}

@@ -44,8 +44,8 @@ var chromiums = []string{"chromium-headless-shell", "chromium", "chromium-browse
 // places are for the browsers that are open at once.
 var places = make(chan struct{}, 3)
 
-// program is a Chromium that the tests share which run at once. Each has a profile of its own in it. To start it takes
-// longer than many a test.
+// program is a Chromium. Tests that run at the same time share it, since its start takes longer than many a test. Each
+// test has a profile of its own.
 type program struct {
 	mu    sync.Mutex
 	users int

@@ -75,7 +75,7 @@ func (s *core) send(ctx context.Context, coll *mongo.Collection, doing string, s
 			c.each(b.leaveOut)
 		}
 	}
-	if ids := count(statements); b.sharded || b.x.matched < ids { // otherwise all are done
+	if ids := countIDs(statements); b.sharded || b.x.matched < ids { // otherwise all are done
 		b.doubt(repeated(statements, ids))
 	}
 	b.x.clean, b.x.exact = len(b.x.unsure) == 0, !b.sharded
@@ -221,16 +221,16 @@ func (b *batch) answered(c *command, clean bool) {
 	c.each(func(id string) { b.x.unsure[id] = true })
 }
 
-// count is how many ids the statements have.
-func count(statements []statement) (ids int) {
+// countIDs is how many ids the statements have.
+func countIDs(statements []statement) (ids int) {
 	for i := range statements {
 		ids += len(statements[i].ids)
 	}
 	return ids
 }
 
-// repeated are the ids of which there are several updates, such as claims for two workers or two steps of a task. That
-// one of them is done says nothing of the others. Of inserts and upserts the server says itself which are not done.
+// repeated returns the ids that several updates name, such as two claims or two steps of a task. If one of these updates is
+// done, the others may not be. For inserts and upserts the server's answer names those that are not done.
 func repeated(statements []statement, n int) (ids []string) {
 	seen := make(map[string]bool, n)
 	for i := range statements {
@@ -247,7 +247,7 @@ func repeated(statements []statement, n int) (ids []string) {
 	return ids
 }
 
-// doubt takes ids for unsure, whatever the answers say, after all commands have been answered.
+// doubt makes ids unsure, whatever the answers say. All commands must have been answered.
 func (b *batch) doubt(ids []string) {
 	if b.x.unsure == nil && len(ids) > 0 {
 		b.x.unsure = make(map[string]bool, len(ids))

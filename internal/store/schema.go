@@ -355,7 +355,8 @@ func (s *core) foreign(ctx context.Context) (name string, err error) {
 	// while another process sets the database up. Our ids are strings, but those of signals. The condition is a
 	// range, so that it reads an index.
 	others := bson.D{d("_id", bson.D{d("$not", bson.D{d("$gte", "")})})}
-	// The indexes delete old documents of signals, rates and workers, so a field tells which are ours.
+	// Old documents of signals, rates and workers are deleted by the time in a field of a common name. So a field that
+	// only ours have identifies these.
 	filters := map[*mongo.Collection]bson.D{
 		s.tasks: {present}, s.signals: {d("task_ids", absent)}, s.rates: {d("next", absent)}, s.workers: {d("types", absent)},
 	}

@@ -187,9 +187,9 @@ func (w *Write) seenIn(cur *model.Task) bool {
 	}
 }
 
-// leftIn reports whether the current document has what a write left that began and ended nothing. If another write took
-// the rev that this one wanted, the times differ, and this one is not applied. If others have changed its fields
-// since, it counts as not applied, and whoever decided it decides again.
+// leftIn is seenIn for a write that began and ended no execution: the fields that it set must be there. If another write
+// took its rev, the times differ, and this one is not applied. If somebody has changed one of the fields since, it
+// counts as not applied, and the caller decides again.
 func (w *Write) leftIn(cur *model.Task) bool {
 	last := w.lastIn(cur)
 	if cur.Rev <= w.After.Rev && !last {

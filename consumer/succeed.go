@@ -279,6 +279,9 @@ func (c *Consumer) writeFollows(batch []*following) {
 	again := c.ends.Settle(ends, writes, results)
 	for i, f := range both {
 		if written[i].Claimed.Held {
+			if !written[i].Ended.Held {
+				c.seeker.Refused.AddHeld(f.s.task.ID, c.store.Clock.Now())
+			}
 			c.heldFollow(f)
 			continue
 		}
@@ -290,9 +293,8 @@ func (c *Consumer) writeFollows(batch []*following) {
 }
 
 // heldFollow is for a claim that was not written, as far as is known, because another client holds
-// the task. The permit is for other tasks meanwhile.
+// its task, or the one that ends. The permit is for other tasks meanwhile.
 func (c *Consumer) heldFollow(f *following) {
-	c.seeker.Refused.AddHeld(f.s.task.ID, c.store.Clock.Now())
 	ctx, cancel := context.WithTimeout(c.unsure, rpcTimeout)
 	defer cancel()
 	never, err := c.store.Tasks.NeverWritten(ctx, []store.Write{f.claim})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -33,6 +34,32 @@ func TestAParkedExecutionIsCompletedFromOutside(t *testing.T) {
 	require.ErrorIs(t, err, model.ErrFenced, "another result is not a repetition")
 	_, err = b.p.Fail(t.Context(), handle, "no", producer.Failure{})
 	require.ErrorIs(t, err, model.ErrFenced)
+}
+
+func TestARepeatedCompletionIsConfirmedAfterTheTaskMovedToTheHistory(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, producer.Key("k"))
+	handle := b.Claim(s.ID, "w")
+	_, err := b.p.Complete(t.Context(), handle, receipt{Bytes: 5})
+	require.NoError(t, err)
+	long := time.Now().Add(-30 * 24 * time.Hour)
+	_, err = b.db.Collection("tasks").UpdateByID(t.Context(), s.ID, bson.M{"$set": bson.M{"archive_at": long, "finished_at": long}})
+	require.NoError(t, err)
+	moved, err := b.Store.History.Archive(t.Context(), time.Time{})
+	require.NoError(t, err)
+	require.Equal(t, 1, moved.Moved)
+	for _, sentAgain := range []bool{false, true} {
+		if sentAgain {
+			require.True(t, b.send(mail{}, producer.Key("k")).Created)
+		}
+		again, err := b.p.Complete(t.Context(), handle, receipt{Bytes: 5})
+		require.NoError(t, err)
+		require.Equal(t, s.Generation, again.Generation)
+		_, err = b.p.Complete(t.Context(), handle, receipt{Bytes: 6})
+		require.Error(t, err, "another result is not a repetition")
+		_, err = b.p.Fail(t.Context(), handle, "no", producer.Failure{})
+		require.Error(t, err)
+	}
 }
 
 // A failover may undo what a read shows. Only a write is acknowledged by a majority.

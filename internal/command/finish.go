@@ -115,6 +115,11 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 		}
 		return after, nil
 	}, r.together.change)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, model.ErrFenced) {
+		if past := r.repeatsPast(ctx, h, out); past != nil {
+			return past, nil
+		}
+	}
 	if err == nil && late != nil {
 		err = fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, late)
 	}
@@ -141,6 +146,19 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 		}
 	}
 	return t, nil
+}
+
+// repeatsPast is a past life in which the execution has ended just so, nil if there is none: who lost the answer may
+// ask again, however soon the task moved to the history, or its key was sent again.
+func (r *Room) repeatsPast(ctx context.Context, h input.Handle, out lifecycle.Outcome) *model.Task {
+	past, err := r.Store.History.Life(ctx, h.TaskID, h.Generation)
+	if err != nil || past.ArchivedAt.IsZero() {
+		return nil // what is refused stays refused
+	}
+	if _, w := h.Execution(past); w == nil || !lifecycle.Repeats(past, w, out) {
+		return nil
+	}
+	return past
 }
 
 // stays reports whether a majority has the end that a read has shown. A failover may undo it before that. A ping of an

@@ -25,6 +25,8 @@ const (
 	// stopPatience is how long a stop waits for what is being decided and carried out: what is
 	// left then waits for another engine's sweep, and its tasks are that late.
 	stopPatience = 5 * time.Second
+	// majorityLag is how far a majority usually lags behind the primary at most.
+	majorityLag = 20 * time.Millisecond
 	// atOnce is how many portions go out at the same time: one is encoded while the server
 	// works on another.
 	atOnce = 2
@@ -229,12 +231,11 @@ func (d *Decider[D]) portion(ctx context.Context, began clock.Instant, writes []
 	defer cancel()
 	spans := d.begin(ctx, writes)
 	if v.applied, v.refused, v.err = d.write(ctx, writes); store.Classify(v.err) == store.Ambiguous {
-		// What was applied all the same would be nobody's until a sweep finds it.
-		applied, err := d.Documents.Applied(ctx, writes)
-		if err != nil {
+		var err error
+		if v.applied, err = d.appliedAfterAll(ctx, writes); err != nil {
 			return v
 		}
-		if v.applied = applied; !slices.Contains(applied, false) {
+		if !slices.Contains(v.applied, false) {
 			v.err = nil
 		}
 	} else if v.err != nil {
@@ -261,6 +262,17 @@ func (d *Decider[D]) portion(ctx context.Context, began clock.Instant, writes []
 		}
 	}
 	return v
+}
+
+// appliedAfterAll looks which decisions were applied though their write got no answer: each would be nobody's until
+// a sweep finds it. It looks again for a moment, until a majority has all of them.
+func (d *Decider[D]) appliedAfterAll(ctx context.Context, writes []store.Decision[D]) (applied []bool, err error) {
+	for pause := majorityLag; ; pause *= 2 {
+		applied, err = d.Documents.Applied(ctx, writes)
+		if err != nil || !slices.Contains(applied, false) || pause > 8*majorityLag || !clock.Pause(ctx, pause) {
+			return applied, err
+		}
+	}
 }
 
 // begin begins the spans of decisions. Those of decisions that are not written never end, so nobody sees

@@ -163,9 +163,10 @@ func (s *decided[D]) Write(ctx context.Context, writes []Decision[D]) (applied [
 }
 
 // Applied looks which decisions were applied, and are the last ones about their documents: for a
-// call of Write that crossed others, or whose answer was lost. Index: _id.
+// call of Write whose answer was lost. It reads what a failover cannot undo, so a majority may have a decision
+// a moment after Applied has not found it. Index: _id.
 func (s *decided[D]) Applied(ctx context.Context, writes []Decision[D]) (applied []bool, err error) {
-	return s.appliedIn(ctx, s.coll, writes)
+	return s.appliedIn(ctx, s.durable(s.coll), writes)
 }
 
 func (s *decided[D]) appliedIn(ctx context.Context, coll *mongo.Collection, writes []Decision[D]) (applied []bool, err error) {

@@ -116,7 +116,8 @@ func (s *Tasks) lookAfter(ctx context.Context, ends, claims []Write, whole bool)
 }
 
 // followApart sends the ends, and the claims that may follow, by themselves. What is written
-// already counts as written.
+// already counts as written. Of an end that is held or unread nobody knows whether the command before
+// wrote it, and the claim behind it: such a claim is held, too.
 func (s *Tasks) followApart(ctx context.Context, follows []Follow, ends, claims []Write, search time.Duration) ([]Followed, error) {
 	ended, err := s.Writes(ctx, ends, search)
 	if err != nil {
@@ -126,7 +127,7 @@ func (s *Tasks) followApart(ctx context.Context, follows []Follow, ends, claims 
 	var may []Write
 	var of []int
 	for i, w := range ended {
-		out[i] = Followed{Ended: w, Claimed: Written{Current: claims[i].Before}}
+		out[i] = Followed{Ended: w, Claimed: Written{Current: claims[i].Before, Held: w.Held}}
 		if w.Applied || !w.Unread && (w.Current == nil || !isOpen(w.Current, follows[i].ExecID)) {
 			may, of = append(may, claims[i]), append(of, i)
 		}

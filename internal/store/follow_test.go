@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -83,4 +84,31 @@ func TestAClaimFollowsAnEndInOneCommandAndNeverAnOpenExecution(t *testing.T) {
 			require.Equal(t, c.claimed, w != nil)
 		})
 	}
+}
+
+// The first command may have written both before its wait for a majority ended, so a claim behind a held end is not
+// known to be lost.
+func TestAClaimBehindAHeldEndIsHeld(t *testing.T) {
+	s := newStepping(t)
+	eff := lifecycle.ResolveOptions()
+	runs, next := s.held("runs", "w"), lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "next"}, s.now)
+	_, err := s.Tasks.Insert(t.Context(), []*model.Task{next})
+	require.NoError(t, err)
+	end, err := lifecycle.Finish(runs, "w", lifecycle.Success(bson.RawValue{}), eff, s.now, 0)
+	require.NoError(t, err)
+	claim, no := lifecycle.Claim(next, lifecycle.Claimant{WorkerID: "w", ExecID: "e2"}, eff, s.now)
+	require.Empty(t, no)
+	follows := []store.Follow{{ExecID: "w", End: store.Write{Before: runs, After: end}, Claim: store.Write{Before: next, After: claim}}}
+
+	release := s.hold("tasks", runs.ID)
+	got, err := s.Tasks.Follow(t.Context(), follows, time.Second)
+	require.NoError(t, err)
+	require.True(t, got[0].Ended.Held)
+	require.False(t, got[0].Claimed.Applied)
+	require.True(t, got[0].Claimed.Held)
+
+	release()
+	got, err = s.Tasks.Follow(t.Context(), follows, time.Second)
+	require.NoError(t, err)
+	require.True(t, got[0].Ended.Applied && got[0].Claimed.Applied)
 }

@@ -137,8 +137,8 @@ func olderCopy(l *life) bson.D {
 	return bson.D{d("_id", l.id()), d("rev", bson.D{d("$lt", l.rev)})}
 }
 
-// Life reads one life of a task, where it is now: among the tasks or in the history; of
-// generation 0 the newest. [ErrNotFound] when it is in neither. Indexes: _id of both, task.
+// Life reads one life of a task, where it is now: among the tasks or in the history, and there as a failover cannot
+// undo it; of generation 0 the newest. [ErrNotFound] when it is in neither. Indexes: _id of both, task.
 func (s *History) Life(ctx context.Context, id string, generation int64) (*model.Task, error) {
 	raw, err := s.LifeRaw(ctx, id, generation)
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *History) LifeRaw(ctx context.Context, id string, generation int64) (bso
 		filter = bson.D{d("task_id", id)}
 		o.SetSort(bson.D{d("generation", -1)}).SetHint(indexTask)
 	}
-	raw, there, err := readOne[bson.Raw](ctx, s.history, "reading the history of task "+id, filter, o)
+	raw, there, err := readOne[bson.Raw](ctx, s.durable(s.history), "reading the history of task "+id, filter, o)
 	switch {
 	case err != nil:
 		return nil, err

@@ -327,3 +327,22 @@ func TestAPlanWhoseInsertMetAConflictIsNotStored(t *testing.T) {
 	require.Empty(t, existed)
 	require.Equal(t, []int{0}, held)
 }
+
+// A failover may undo a decision that only the primary has. Its tasks must not be sent.
+func TestADecisionWithoutAnAnswerIsLookedForWhereAFailoverCannotUndoIt(t *testing.T) {
+	var finds atomic.Int64
+	s, _ := openAs(t, options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if level, _ := e.Command.Lookup("readConcern", "level").StringValueOK(); e.CommandName == "find" && level == "majority" {
+				finds.Add(1)
+			}
+		},
+	}))
+	require.NoError(t, s.Ready(t.Context()))
+	before := &repeat.Plan{ID: "p", Rev: 1}
+	finds.Store(0)
+	applied, err := s.Plans.Applied(t.Context(), []store.Decision[*repeat.Plan]{{Before: before, After: &repeat.Plan{ID: "p", Rev: 2}}})
+	require.NoError(t, err)
+	require.Equal(t, []bool{false}, applied)
+	require.EqualValues(t, 1, finds.Load())
+}

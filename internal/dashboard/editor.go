@@ -49,7 +49,7 @@ func (v *visit) edit(title, nav string, e editor) error {
 }
 
 // mostText bounds a text that is converted.
-const mostText = 4 << 20
+const mostText = 1 << 20
 
 // toYAML writes the JSON of a request as YAML.
 func (d *Dashboard) toYAML(w http.ResponseWriter, r *http.Request) {

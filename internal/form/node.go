@@ -87,8 +87,9 @@ func clip(s string) string {
 
 // Bounds of a value. One that is written with aliases may be far greater than it looks.
 const (
-	maxDepth = 200
-	maxBytes = 4 << 20
+	maxDepth  = 200
+	maxBytes  = 4 << 20
+	maxMerged = 100_000 // fields of a document
 )
 
 // json is the value as JSON.

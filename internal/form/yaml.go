@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
@@ -16,7 +17,11 @@ import (
 // parseYAML reads the documents of a file. One that holds nothing, among others, is refused:
 // the library loses those after it.
 func parseYAML(data []byte) ([]*node, error) {
-	file, err := parser.ParseBytes(bytes.TrimPrefix(data, []byte("\ufeff")), 0)
+	tokens := lexer.Tokenize(string(bytes.TrimPrefix(data, []byte("\ufeff"))))
+	if t := tooDeep(tokens); t != nil {
+		return nil, tooDeeply(placeOf(t))
+	}
+	file, err := parser.Parse(tokens, 0)
 	if err != nil {
 		return nil, notYAML(err)
 	}
@@ -39,6 +44,8 @@ func parseYAML(data []byte) ([]*node, error) {
 	return out, nil
 }
 
+func tooDeeply(at place) error { return &FieldError{place: at, Reason: "is nested too deeply"} }
+
 func placeOf(t *token.Token) place {
 	if t == nil || t.Position == nil {
 		return place{1, 1}
@@ -60,12 +67,15 @@ func notYAML(err error) error {
 }
 
 // yamlReader makes nodes of one document.
-type yamlReader struct{ anchors map[string]*node }
+type yamlReader struct {
+	anchors map[string]*node
+	merged  int // members that are there because something was merged
+}
 
 func (r *yamlReader) node(from ast.Node, depth int) (*node, error) {
 	n := &node{kind: text, text: from.GetToken().Value, place: placeOf(from.GetToken())}
 	if depth > maxDepth {
-		return nil, &FieldError{place: n.place, Reason: "is nested too deeply"}
+		return nil, tooDeeply(n.place)
 	}
 	switch v := from.(type) {
 	case *ast.AnchorNode: // known from its end on, so nothing contains itself
@@ -148,9 +158,25 @@ func (r *yamlReader) object(n *node, values []*ast.MappingValueNode, depth int) 
 			return &FieldError{place: at, Reason: "a name must be text"}
 		}
 	}
-	for _, from := range merged { // what is there wins over what is merged
+	return r.merge(n, merged)
+}
+
+// merge adds the members of the merged objects that are not there already.
+func (r *yamlReader) merge(n *node, merged []*node) error {
+	if len(merged) == 0 {
+		return nil
+	}
+	there := map[string]bool{}
+	for _, m := range n.fields {
+		there[m.name] = true
+	}
+	for _, from := range merged {
+		if r.merged += len(from.fields); r.merged > maxMerged {
+			return &FieldError{place: from.place, Reason: fmt.Sprintf("the document merges more than %d fields", maxMerged)}
+		}
 		for _, m := range from.fields {
-			if n.get(m.name) == nil {
+			if !there[m.name] {
+				there[m.name] = true
 				n.fields = append(n.fields, m)
 			}
 		}

@@ -128,7 +128,12 @@ func (s *History) keepLife(ctx context.Context, t *model.Task) error {
 	case res.UpsertedCount > 0:
 		return nil
 	}
-	_, err = s.history.ReplaceOne(ctx, olderCopy(l), l.copied)
+	// An archiver may take the earlier copy back at this moment, but not within a transaction, which would fail then. An
+	// upsert finds the place taken if the copy is as new.
+	_, err = s.history.ReplaceOne(ctx, olderCopy(l), l.copied, options.Replace().SetUpsert(!InTransaction(ctx)))
+	if IsDuplicate(err) {
+		return nil
+	}
 	return explain(err, "copying task "+t.ID+" to the history")
 }
 

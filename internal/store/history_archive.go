@@ -42,7 +42,9 @@ import (
 //
 // To take a premature copy back is safe: it is deleted by its rev, once the life was seen
 // among the tasks with a higher one, and a copy of that rev is then nobody's to rely on.
-// Whoever made it, or found it made, deletes by the same rev and matches nothing either.
+// Whoever made it, or found it made, deletes by the same rev and matches nothing either. Who
+// found it made and has the life with a higher rev replaces it, or makes the copy where it
+// was taken back meanwhile.
 
 // The size of a batch. A larger one saves round trips, which cost little, and holds up
 // the writes of others for longer.
@@ -214,23 +216,25 @@ func (s *History) copyLives(ctx context.Context, lives []*life) (copied []*life,
 		return nil, nil, err
 	}
 	refused = map[*life]error{}
-	var again []*life
-	var replace bson.A
-	for i, l := range lives {
-		switch why, bad := failed[i]; {
-		case bad && why.Code == duplicateKey:
-			again = append(again, l)
-			replace = append(replace, bson.D{d("q", olderCopy(l)), d("u", l.copied)})
-		case bad:
-			refused[l] = why
+	// Between the two commands the earlier copy may be taken back, so the replacement is made where there is none. The
+	// place of one that is as new is taken. Once more, for an earlier one that came at the same moment.
+	for again, tries := lives, 2; ; {
+		var there []*life
+		for i, l := range again {
+			switch why, bad := failed[i]; {
+			case bad && why.Code == duplicateKey:
+				there = append(there, l)
+			case bad:
+				refused[l] = why
+			}
 		}
-	}
-	if len(again) > 0 {
+		if again = there; len(again) == 0 || tries == 0 {
+			break
+		}
+		tries--
+		replace := collect(again, func(l *life) bson.D { return bson.D{d("q", olderCopy(l)), d("u", l.copied), d("upsert", true)} })
 		if failed, err = s.writeCopies(limited, "update", "updates", replace); err != nil {
 			return nil, nil, err
-		}
-		for i, why := range failed {
-			refused[again[i]] = why
 		}
 	}
 	copied = slices.DeleteFunc(slices.Clone(lives), func(l *life) bool { return refused[l] != nil })

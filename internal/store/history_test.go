@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -318,6 +319,35 @@ func TestACopyThatADeadArchiverLeftIsReplacedByTheRightOne(t *testing.T) {
 		require.Equal(t, model.StatusSuccess, life.Status)
 
 		move(p)
+		require.Equal(t, wanted(after), p.kept(), name)
+	}
+}
+
+func TestACopyThatIsTakenBackWhileItIsReplacedIsMadeAnew(t *testing.T) {
+	for name, c := range map[string]struct {
+		move func(*past)
+		skip int // updates of the history before the one that replaces
+	}{
+		"by the next archiver":       {func(p *past) { p.archive() }, 0},
+		"by who begins another life": {func(p *past) { p.again("k") }, 1},
+	} {
+		proxied := testdb.BehindPatient(t)
+		p := pastIn(t, testdb.Through(t, proxied))
+		task := p.undelivered("k")
+		early := p.read()
+		p.copyAll(early)
+		after := p.delivered(task.ID)
+		replaces := proxied.Set(proxy.Rule{Command: "update", Collection: "task_history", Skip: c.skip, Do: proxy.HoldBefore})
+		moved := make(chan struct{})
+		go func() {
+			defer close(moved)
+			c.move(p)
+		}()
+		testdb.Receive(t, replaces.Hit())
+		require.Zero(t, p.delete(early), name)
+		require.Empty(t, p.kept(), name)
+		replaces.Release()
+		testdb.Receive(t, moved)
 		require.Equal(t, wanted(after), p.kept(), name)
 	}
 }

@@ -74,7 +74,7 @@ func (p *Producer) AwaitTask(ctx context.Context, s Sent) (*model.Task, error) {
 }
 
 // look finds out which of the waits are over. Two queries at most for those whose tasks
-// are where they were; one more for each that has moved.
+// are where they were; one more for each that has moved. An end that a failover may undo is none yet.
 func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err error) {
 	lives, err := a.store.Tasks.Lives(ctx, idsOf(waits))
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err er
 	if len(finished) == 0 {
 		return over, nil
 	}
-	tasks, err := a.store.Tasks.ByIDs(ctx, idsOf(finished))
+	tasks, err := a.store.Tasks.Durable(ctx, idsOf(finished))
 	if err != nil {
 		return over, err
 	}
@@ -106,6 +106,9 @@ func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err er
 		if there && t == nil {
 			over = append(over, w.unreadable())
 			continue
+		}
+		if t != nil && t.Generation < w.generation {
+			continue // a majority does not have the life yet
 		}
 		if t == nil || t.Generation != w.generation {
 			t, err = a.store.History.Life(ctx, w.id, w.generation)
@@ -125,6 +128,9 @@ func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err er
 			if !t.Status.Ended() && !t.ArchivedAt.IsZero() { // it waited for its retry, and never will end
 				w.err = fmt.Errorf("%w: %s (generation %d): a new life began before that one ended", ErrNotFound, w.id, w.generation)
 				over = append(over, w)
+				continue
+			}
+			if t.ArchivedAt.IsZero() { // among the tasks, where a majority does not have it yet
 				continue
 			}
 		}

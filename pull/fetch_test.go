@@ -9,10 +9,38 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
+
+// A caller that goes away while its claim is under way must not hold the tasks until their leases lapse, which counts as a
+// lapse of each.
+func TestWhatIsClaimedForACallerThatNoLongerWaitsIsGivenBack(t *testing.T) {
+	for name, do := range map[string]proxy.Action{"won": proxy.HoldAfter, "not yet carried out": proxy.HoldBefore} {
+		p := testdb.BehindPatient(t)
+		b := setupOn(t, testdb.Through(t, p))
+		s := b.send(mail{}, producer.Key("k"))
+		claims := p.Set(proxy.Rule{Command: "update", Collection: "tasks", Contains: "worker_states", Do: do})
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error)
+		go func() {
+			_, err := b.p.Fetch(ctx, FetchRequest{WorkerID: "w", Types: []string{mailType.Name()}})
+			failed <- err
+		}()
+		testdb.Receive(t, claims.Hit())
+		cancel()
+		require.ErrorIs(t, testdb.Receive(t, failed), context.Canceled, name)
+		claims.Release()
+		testdb.Eventually(t, "it is due again", func() bool {
+			back := b.get(s.ID)
+			return len(back.WorkerStates) > 0 && lifecycle.OpenExecutions(back) == 0 && !back.DueAt.IsZero()
+		})
+		require.Zero(t, b.get(s.ID).LapseCount, name)
+	}
+}
 
 // A caller that goes away before the start of a rate must not have the task before it.
 func TestWhatIsNotWaitedForIsGivenBackBeforeItsStart(t *testing.T) {

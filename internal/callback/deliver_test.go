@@ -329,6 +329,37 @@ func TestATaskThatIsGoneEndsItsDelivery(t *testing.T) {
 }
 
 // It holds a place of the process for as long as one that does not answer.
+// Behind a router, a server that is no longer the primary may be asked. It does not have the end with which the delivery
+// was stored.
+func TestADeliveryWaitsForTheEndOfItsTask(t *testing.T) {
+	b := newBench(t)
+	called := 0
+	task := b.ended("k", hook(receiver(t, func(http.ResponseWriter, *http.Request) { called++ })), lifecycle.Outcome{})
+	set := func(status model.Status) {
+		_, _, err := b.store.Tasks.Change(t.Context(), task.ID, func(t *model.Task) (*model.Task, error) {
+			c := *t
+			c.Status, c.Rev = status, t.Rev+1
+			return &c, nil
+		})
+		require.NoError(t, err)
+	}
+	noErrors(t, Handover{Store: b.store}.Carry(t.Context(), entries(task)))
+	settlement := Settlement{Store: b.store, Types: b.types}
+	set(model.StatusExecuting)
+	_, err := b.deliver(t.Context(), task)
+	require.ErrorContains(t, err, "has not reached the server")
+	require.NotErrorAs(t, err, new(*httpcall.VerdictError), "it is tried again")
+	delivery := b.end(b.get(lifecycle.DeliveryID(task)), lifecycle.Outcome{})
+	require.ErrorContains(t, settlement.Carry(t.Context(), entries(delivery))[0], "has not reached the server")
+
+	set(model.StatusCompleted)
+	_, err = b.deliver(t.Context(), task)
+	require.NoError(t, err)
+	require.Equal(t, 1, called)
+	noErrors(t, settlement.Carry(t.Context(), entries(delivery)))
+	require.Equal(t, model.StatusSuccess, b.get(task.ID).Status)
+}
+
 func TestAReceiverThatAnswersSlowlyGetsItsShare(t *testing.T) {
 	clk := testdb.NewClock()
 	b := benchBy(t, clk)

@@ -107,6 +107,7 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 		}
 	}
 	var ends []store.OutboxLife
+	slices.SortStableFunc(f.ends, func(a, b store.OutboxLife) int { return a.OutboxAt.Compare(b.OutboxAt) }) // an answer has no order
 	for _, l := range f.ends {
 		id := d.Planner.Of(l)
 		if d.wasTold(l) {

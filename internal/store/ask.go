@@ -30,8 +30,9 @@ type Question struct {
 const askBatch = 2000
 
 // Ask asks all questions in one command: the first one's collection is read, and the stage
-// $unionWith adds the others. Documents are given to the takers of their questions, each
-// question's in its order. There is at least one question.
+// $unionWith adds the others. Documents are given to the takers of their questions, in any order: MongoDB does not
+// specify that of a union. The answers are what a failover cannot undo, such as ends of tasks: what is decided about an
+// end stays. There is at least one question.
 func (s *Store) Ask(ctx context.Context, doing string, questions ...Question) error {
 	var pipeline mongo.Pipeline
 	for i, q := range questions {
@@ -41,7 +42,7 @@ func (s *Store) Ask(ctx context.Context, doing string, questions ...Question) er
 			pipeline = append(pipeline, bson.D{d("$unionWith", bson.D{d("coll", q.coll.Name()), d("pipeline", stages)})})
 		}
 	}
-	cur, err := questions[0].coll.Aggregate(ctx, pipeline, options.Aggregate().SetBatchSize(askBatch))
+	cur, err := s.durable(questions[0].coll).Aggregate(ctx, pipeline, options.Aggregate().SetBatchSize(askBatch))
 	if err != nil {
 		return explain(err, doing)
 	}
@@ -109,7 +110,7 @@ func (s *Rules) DueQuestion(now time.Time, skip, limit int, take func(*schedule.
 	var first time.Time
 	q := Question{coll: s.rules, filter: bson.D{d("next_fire_at", l.upTo(now))}, sort: bson.D{d("next_fire_at", 1)}, skip: skip, limit: limit}
 	q.take = func(raw bson.Raw) error {
-		if at, ok := raw.Lookup("next_fire_at").TimeOK(); ok && first.IsZero() {
+		if at, ok := raw.Lookup("next_fire_at").TimeOK(); ok && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
 		r := new(schedule.Rule)

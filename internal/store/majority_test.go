@@ -328,21 +328,73 @@ func TestAPlanWhoseInsertMetAConflictIsNotStored(t *testing.T) {
 	require.Equal(t, []int{0}, held)
 }
 
-// A failover may undo a decision that only the primary has. Its tasks must not be sent.
-func TestADecisionWithoutAnAnswerIsLookedForWhereAFailoverCannotUndoIt(t *testing.T) {
-	var finds atomic.Int64
+// What is decided about an end, and what is kept of it, stays. So must the end.
+func TestWhatIsFinalIsReadWhereAFailoverCannotUndoIt(t *testing.T) {
+	var local, majority atomic.Int64
 	s, _ := openAs(t, options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
-			if level, _ := e.Command.Lookup("readConcern", "level").StringValueOK(); e.CommandName == "find" && level == "majority" {
-				finds.Add(1)
+			if e.CommandName != "find" && e.CommandName != "aggregate" {
+				return
+			}
+			if level, _ := e.Command.Lookup("readConcern", "level").StringValueOK(); level == "majority" {
+				majority.Add(1)
+			} else {
+				local.Add(1)
 			}
 		},
 	}))
 	require.NoError(t, s.Ready(t.Context()))
-	before := &repeat.Plan{ID: "p", Rev: 1}
-	finds.Store(0)
-	applied, err := s.Plans.Applied(t.Context(), []store.Decision[*repeat.Plan]{{Before: before, After: &repeat.Plan{ID: "p", Rev: 2}}})
+	require.NoError(t, s.ReadClock(t.Context()))
+	now := s.Clock.Now()
+	task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, now)
+	task, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: "e"}, lifecycle.ResolveOptions(), now)
+	require.Empty(t, no)
+	task, err := lifecycle.Finish(task, "e", lifecycle.Success(bson.RawValue{}), lifecycle.ResolveOptions(), now, 0)
 	require.NoError(t, err)
-	require.Equal(t, []bool{false}, applied)
-	require.EqualValues(t, 1, finds.Load())
+	_, err = s.Tasks.Insert(t.Context(), []*model.Task{task})
+	require.NoError(t, err)
+	kind := lifecycle.OutcomePlan
+	for _, c := range []struct {
+		name  string
+		local int64 // reads that are looked at again, or only begin something
+		read  func() error
+	}{
+		{"a decision without an answer", 0, func() error {
+			applied, err := s.Plans.Applied(t.Context(), []store.Decision[*repeat.Plan]{{Before: &repeat.Plan{ID: "p", Rev: 1}, After: &repeat.Plan{ID: "p", Rev: 2}}})
+			require.Equal(t, []bool{false}, applied)
+			return err
+		}},
+		{"the ends that a look finds", 0, func() error {
+			return s.Ask(t.Context(), "looking", s.Tasks.OutboxQuestions(kind, now, now, 10, func(*store.OutboxLife, bool) {})...)
+		}},
+		{"the ends that a sweep finds", 0, func() error {
+			_, _, err := s.Tasks.Outboxes(t.Context(), []string{kind}, now, now, 10)
+			return err
+		}},
+		{"the ends of some tasks", 0, func() error {
+			_, err := s.Tasks.OutboxesOf(t.Context(), []string{task.ID}, kind)
+			return err
+		}},
+		{"the result that somebody awaits", 0, func() error {
+			_, err := s.Tasks.Durable(t.Context(), []string{task.ID})
+			return err
+		}},
+		{"a life of the history", 1, func() error {
+			_, err := s.History.Life(t.Context(), task.ID, 1)
+			require.ErrorIs(t, err, store.ErrNotFound)
+			return nil
+		}},
+		{"a life before the next one begins", 2, func() error {
+			_, _, err := s.Tasks.Change(t.Context(), task.ID, func(task *model.Task) (*model.Task, error) {
+				return lifecycle.SendAgain(task, lifecycle.Draft{Type: "t", Key: "k"}, model.RestartSucceeded, s.Clock.Now())
+			})
+			return err
+		}},
+	} {
+		local.Store(0)
+		majority.Store(0)
+		require.NoError(t, c.read(), c.name)
+		require.Equal(t, c.local, local.Load(), c.name)
+		require.Positive(t, majority.Load(), c.name)
+	}
 }

@@ -76,11 +76,12 @@ type outboxPage struct {
 	first, last time.Time    // of the marks
 }
 
-// outboxes reads one page by the time of the marks; limit 0 = all. Index: outbox.
+// outboxes reads one page by the time of the marks; limit 0 = all. Nobody is told of an end that a failover may undo.
+// Index: outbox.
 func (s *Tasks) outboxes(ctx context.Context, coll *mongo.Collection, at any, which bson.E, limit int) (p outboxPage, err error) {
 	o := options.Find().SetSort(bson.D{d("outbox_at", 1)}).SetHint(IndexOutbox).SetLimit(int64(limit)).
 		SetProjection(endFields)
-	err = readEach(ctx, coll, "looking for outcomes", bson.D{d("outbox_at", at), which, present}, o, func(doc bson.Raw) bool {
+	err = readEach(ctx, s.durable(coll), "looking for outcomes", bson.D{d("outbox_at", at), which, present}, o, func(doc bson.Raw) bool {
 		p.last, _ = doc.Lookup("outbox_at").TimeOK() // which the filter compared with a time
 		if p.n == 0 {
 			p.first = p.last

@@ -19,12 +19,12 @@ var endFields = fields("task_id", "generation", "tenant", "status", "created_at"
 )
 
 // OutboxesOf reads, of the given tasks, those of which an entry of the kind is left, with the
-// fields that tell of their end alone; at most a few thousand ids. A document that this
+// fields that tell of their end alone, as a failover cannot undo it; at most a few thousand ids. A document that this
 // release cannot read is left out: whoever looks for all finds and names it. Index: _id.
 func (s *Tasks) OutboxesOf(ctx context.Context, ids []string, kind string) (lives []OutboxLife, err error) {
 	const doing = "looking for the outcomes of some tasks"
 	var read codec.TaskReader
-	err = readEach(ctx, s.tasks, doing, bson.D{d("_id", in(ids)), d("outbox.kind", kind)}, options.Find().SetProjection(endFields), func(doc bson.Raw) bool {
+	err = readEach(ctx, s.durable(s.tasks), doing, bson.D{d("_id", in(ids)), d("outbox.kind", kind)}, options.Find().SetProjection(endFields), func(doc bson.Raw) bool {
 		if t, err := read.Read(doc); err == nil {
 			lives = append(lives, OutboxLife{Task: t})
 		}

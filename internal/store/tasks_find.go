@@ -256,6 +256,11 @@ func (s *Tasks) ByIDs(ctx context.Context, ids []string) (map[string]*model.Task
 	return s.byIDs(ctx, s.tasks, "reading tasks by id", ids, options.Find())
 }
 
+// Durable is [Tasks.ByIDs] of what a failover cannot undo: a change that is under way is not there yet. Index: _id.
+func (s *Tasks) Durable(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	return s.byIDs(ctx, s.durable(s.tasks), "reading tasks by id", ids, options.Find())
+}
+
 // forRules is [Tasks.ByIDs] without what no rule for executions looks at; see forRules.
 // durable reads only what a failover cannot undo.
 func (s *Tasks) forRules(ctx context.Context, ids []string, durable bool) (map[string]*model.Task, error) {

@@ -252,9 +252,6 @@ func (f *Flows) change(ctx context.Context, doing, id, node string, decide func(
 		if made.err != nil {
 			return nil, fmt.Errorf("%s the flow: %w", doing, made.err)
 		}
-		if made.after == before {
-			return before, nil
-		}
 		applied, err := f.decider.One(ctx, began, store.Decision[*graph.Flow]{Before: before, After: made.after})
 		if err != nil {
 			return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -161,18 +162,36 @@ func readCompletion(body io.Reader) (b completionBody, status int, err error) {
 	}
 }
 
-// usable reports why a token cannot complete its run; 200 if it can.
+// usable reports why a token cannot complete its run; 200 if it can. What refuses it stays: a target does not ask again.
 func usable(ctx context.Context, p *producer.Producer, method string, h input.Handle) (int, completionAnswer) {
-	t, err := p.Get(ctx, h.TaskID)
-	var target *httptarget.Target
-	if err == nil {
-		target = waitingTarget(t)
-	}
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return refuse(http.StatusNotFound, "unknown", "the run of this token no longer exists")
-	case err != nil:
+	later := func() (int, completionAnswer) {
 		return refuse(http.StatusServiceUnavailable, "later", "the database does not answer; send the completion again")
+	}
+	for {
+		t, err := p.Get(ctx, h.TaskID)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return refuse(http.StatusNotFound, "unknown", "the run of this token no longer exists")
+		case err != nil:
+			return later()
+		}
+		status, answer := waits(t, method, h)
+		if status == http.StatusOK || !t.ArchivedAt.IsZero() {
+			return status, answer
+		}
+		switch stays, err := command.Of(p).Store.Tasks.Stays(ctx, t); {
+		case err != nil:
+			return later()
+		case stays:
+			return status, answer
+		}
+	}
+}
+
+// waits reports why a token cannot complete the run of a task; 200 if it can.
+func waits(t *model.Task, method string, h input.Handle) (int, completionAnswer) {
+	target := waitingTarget(t)
+	switch {
 	case t.Generation != h.Generation:
 		return refuse(http.StatusGone, "gone", "the task was started again after this token was issued")
 	case target == nil:

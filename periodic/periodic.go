@@ -207,7 +207,7 @@ func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r 
 			return nil, fmt.Errorf("%s rule %s: %w", doing, before.Name, err)
 		}
 		if after == nil {
-			return before, nil
+			after = before
 		}
 		applied, err := p.decider.One(ctx, began, store.RuleWrite{Before: before, After: after})
 		if err != nil {

@@ -2,6 +2,7 @@ package periodic_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -123,6 +124,38 @@ func TestAProcessThatStoodStillSendsNothingThatOthersCarriedOut(t *testing.T) {
 			require.Equal(t, c.tasks, count(t, db, "periodic_runs"))
 		})
 	}
+}
+
+// Something may keep a decision planned for longer than its tasks are kept after their ends. They ran once.
+func TestATaskThatHasMovedToTheHistoryIsNotSentAgain(t *testing.T) {
+	px, db, p, r := behind(t, clock.System())
+	sent := px.Set(proxy.Rule{Command: "insert", Collection: "tasks", Do: proxy.HoldAfter})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.Trigger(ctx, r.ID, periodic.TriggerOptions{})
+		done <- err
+	}()
+	testdb.Receive(t, sent.Hit())
+	records := px.Set(proxy.Rule{Collection: "periodic_runs", Do: proxy.CutBefore, Times: -1})
+	sent.Release()
+	testdb.Receive(t, done) // nobody has written the record
+	cancel()
+	var task bson.M
+	require.NoError(t, db.Collection("tasks").FindOne(t.Context(), bson.D{{Key: "type", Value: "tick"}}).Decode(&task))
+	id := task["_id"]
+	task["_id"], task["task_id"], task["archived_at"] = fmt.Sprintf("%s@%d", id, task["generation"]), id, time.Now()
+	_, err := db.Collection("task_history").InsertOne(t.Context(), task)
+	require.NoError(t, err)
+	_, err = db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: id}})
+	require.NoError(t, err)
+	require.Positive(t, records.Sprung())
+
+	px.Clear()
+	set(t, db, r.ID, bson.D{{Key: "planned_at", Value: time.Now().Add(-time.Minute)}})
+	engine(t, p.Run)
+	require.Eventually(t, func() bool { return count(t, db, "periodic_runs") == 1 }, testdb.Patience, 20*time.Millisecond)
+	require.Zero(t, count(t, db, "tasks"))
 }
 
 // The same after the tasks are sent: a record would come back that was deleted long ago.

@@ -72,9 +72,6 @@ func (p *Plans) change(ctx context.Context, doing, id string, decide func(*repea
 		if err != nil {
 			return nil, fmt.Errorf("%s the plan %s: %w", doing, id, err)
 		}
-		if after == before {
-			return before, nil
-		}
 		applied, err := p.decider.One(ctx, began, store.Decision[*repeat.Plan]{Before: before, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("%s the plan %s: %w", doing, id, err)

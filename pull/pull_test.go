@@ -70,6 +70,7 @@ type process struct {
 	writes   atomic.Int64 // commands that change documents
 	beats    atomic.Int64 // those of them that are about workers
 	ofTasks  atomic.Int64 // those of them that are about tasks
+	majority atomic.Int64 // finds of tasks that a failover cannot undo
 	t        *testing.T
 }
 
@@ -94,6 +95,9 @@ func newProcess(t *testing.T) *process {
 				case "tasks":
 					p.ofTasks.Add(1)
 				}
+			}
+			if level, _ := e.Command.Lookup("readConcern", "level").StringValueOK(); level == "majority" && e.Command.Lookup("find").StringValue() == "tasks" {
+				p.majority.Add(1)
 			}
 		},
 	}))

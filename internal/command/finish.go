@@ -90,7 +90,9 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 	listened := false // a process of ours runs the handler, and hears of signals
 	var ended *ending // nil = the execution has ended before
 	var late *lifecycle.LateError
+	var fenced *model.Task // as it refused the end
 	t, err := r.change(ctx, doing+" an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
+		fenced = t
 		_, w := h.Execution(t)
 		if w == nil {
 			return nil, model.ErrFenced
@@ -120,6 +122,13 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 			return past, nil
 		}
 	}
+	if errors.Is(err, model.ErrFenced) {
+		if stays, unknown := r.Store.Tasks.Stays(ctx, fenced); unknown != nil {
+			return nil, fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, unknown)
+		} else if !stays {
+			return r.finish(ctx, doing, h, out)
+		}
+	}
 	if err == nil && late != nil {
 		err = fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, late)
 	}
@@ -131,11 +140,9 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 	case ended != nil:
 		r.ended(*ended)
 	case late == nil:
-		stays, err := r.stays(ctx, t, h, out)
-		if err != nil {
+		if stays, err := r.Store.Tasks.Stays(ctx, t); err != nil {
 			return nil, fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, err)
-		}
-		if !stays {
+		} else if !stays {
 			return r.finish(ctx, doing, h, out)
 		}
 	}
@@ -159,32 +166,6 @@ func (r *Room) repeatsPast(ctx context.Context, h input.Handle, out lifecycle.Ou
 		return nil
 	}
 	return past
-}
-
-// stays reports whether a majority has the end that a read has shown. A failover may undo it before that. A ping of an
-// execution that has ended writes nothing, but waits for a majority as every write does. The ping may reach another
-// primary than the read, so the task is read once more.
-func (r *Room) stays(ctx context.Context, t *model.Task, h input.Handle, out lifecycle.Outcome) (bool, error) {
-	i, w := h.Execution(t)
-	err := store.WhileHeld(ctx, func() error {
-		pings := []store.Ping{{ID: t.ID, ExecID: w.ExecID, Index: i, Many: lifecycle.Wanted(t) > 1, Until: w.PingExpireTime}}
-		_, err := r.Store.Tasks.Pings(ctx, pings, store.Patience)
-		if err == nil && pings[0].Missed {
-			return store.ErrHeld
-		}
-		return err
-	})
-	if err != nil {
-		return false, err
-	}
-	switch t, err = r.Store.Tasks.Get(ctx, t.ID); {
-	case errors.Is(err, store.ErrNotFound):
-		return false, nil // finish reads it again, and reports that the task is gone
-	case err != nil:
-		return false, err
-	}
-	_, w = h.Execution(t)
-	return w != nil && lifecycle.Repeats(t, w, out), nil
 }
 
 // ending is the end of an execution.

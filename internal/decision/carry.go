@@ -63,9 +63,13 @@ func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
 	s := sent[D]{docs: docs, held: map[string]error{}}
 	var tasks []*model.Task
 	var of []D // a task's document
+	insert, now := d.Store.Tasks.Insert, d.Store.Clock.Now()
 	for _, doc := range docs {
 		from := d.Planner.Trace(doc)
 		for _, t := range d.Planner.Tasks(doc) {
+			if now.Sub(d.Planner.PlannedAt(doc)) > frozen/2 {
+				insert = d.Store.Tasks.InsertAgain // it may have been sent, and be over: something else keeps the document planned
+			}
 			if t.Trace == nil && from != nil {
 				traced := *t
 				traced.Trace = from
@@ -76,7 +80,7 @@ func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
 	}
 	for len(tasks) > 0 {
 		n := min(len(tasks), perInsert)
-		exists, err := d.Store.Tasks.Insert(ctx, tasks[:n])
+		exists, err := insert(ctx, tasks[:n])
 		var some *store.InsertError
 		switch {
 		case errors.As(err, &some): // the others are sent: no document stands in another's way

@@ -20,7 +20,7 @@ import (
 const (
 	callTimeout = 20 * time.Second
 	// frozen: a process that stood still for so long between reading a document and carrying
-	// out what it decided reads the document again.
+	// out what it decided reads the document again. A task stays for [model.MinRetention] at least, which is as long.
 	frozen = time.Minute
 	// stopPatience is how long a stop waits for what is being decided and carried out: what is
 	// left then waits for another engine's sweep, and its tasks are that late.
@@ -75,10 +75,14 @@ func New[D any](c Config[D]) *Decider[D] {
 // One writes one decision for a person who wants to know, and carries it out at once. began is
 // when the document was about to be read. applied is false when somebody else decided about the
 // document in between. While another client holds the document, it waits. The engine of this
-// process, if one runs, looks soon.
+// process, if one runs, looks soon. A decision that changes nothing is applied when a majority has the document as it
+// was read: what was there already may be what a failover undoes.
 func (d *Decider[D]) One(ctx context.Context, began clock.Instant, w store.Decision[D]) (applied bool, err error) {
 	patience, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if any(w.After) == any(w.Before) {
+		return d.Documents.Stays(patience, w.Before)
+	}
 	err = store.WhileHeld(patience, func() error {
 		some, refused, err := d.Several(ctx, began, []store.Decision[D]{w})
 		applied = err == nil && some[0]

@@ -83,6 +83,8 @@ type Documents[D any] interface {
 	Write(ctx context.Context, decisions []store.Decision[D]) (applied []bool, refused map[int]error, err error)
 	// Applied looks which decisions were applied and are the last ones.
 	Applied(ctx context.Context, decisions []store.Decision[D]) ([]bool, error)
+	// Stays reports whether a majority has the document as it was read.
+	Stays(ctx context.Context, doc D) (bool, error)
 	// CarriedOut removes what the given documents plan. [store.ErrHeld] when another client holds some
 	// of them, and how many; the others are done.
 	CarriedOut(ctx context.Context, docs []D) (held int, err error)

@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/calendar":    {},
 	"internal/rulespec":    {"core", "internal/calendar", "internal/httptarget", "internal/secret", "internal/tickplan"},
 	"internal/tickplan":    {"core", "internal/calendar", "internal/httptarget"},
-	"periodic":             {"core", "internal/decision", "internal/rulespec", "internal/tickplan", "internal/store", "internal/tasktypes", "internal/calendar", "internal/outcome", "internal/httptarget", "internal/httpcall", "internal/secret", "producer"},
+	"periodic":             {"core", "internal/command", "internal/decision", "internal/rulespec", "internal/tickplan", "internal/store", "internal/tasktypes", "internal/calendar", "internal/outcome", "internal/httptarget", "internal/httpcall", "internal/secret", "producer"},
 	"internal/flowspec":    {"core", "internal/mql/query"},
 	"internal/flowplan":    {"core", "internal/mql/query", "internal/flowspec"},
 	"flow":                 {"core", "internal/decision", "internal/flowplan", "internal/flowspec", "internal/follow", "internal/groupcommit", "internal/secret", "internal/store", "internal/tasktypes"},

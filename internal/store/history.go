@@ -13,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -101,9 +100,9 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 // history_archive.go). It may be part of the caller's transaction, in which a duplicate
 // key would be the end, so it does not provoke one. Index: _id.
 func (s *History) keepLife(ctx context.Context, t *model.Task) error {
-	raw, err := s.lifeToKeep(ctx, t)
+	raw, err := s.settled(ctx, s.tasks, "copying task "+t.ID+" to the history", asRead(t), options.FindOne())
 	if raw == nil || err != nil {
-		return err
+		return err // without it our new life will not begin: something crossed it, perhaps another, whose beginner kept this one
 	}
 	l, err := newLife(raw, s.Clock.Now(), s.keptFor(ctx, historyID, DefaultHistory))
 	if err != nil {
@@ -134,42 +133,6 @@ func (s *History) keepLife(ctx context.Context, t *model.Task) error {
 	}
 	return explain(err, "copying task "+t.ID+" to the history")
 }
-
-// lifeToKeep reads the life as it was read before, when a failover cannot undo it any more: the history would keep what
-// never was. nil = our new life will not begin: something crossed it, perhaps another, whose beginner kept this one.
-func (s *History) lifeToKeep(ctx context.Context, t *model.Task) (bson.Raw, error) {
-	coll := s.durable(s.tasks)
-	if InTransaction(ctx) { // which fails with the primary
-		coll = s.tasks
-	}
-	call, cancel := context.WithTimeout(ctx, majorityTime)
-	defer cancel()
-	for pause := time.Millisecond; ; pause *= 2 {
-		raw, there, err := readOne[bson.Raw](call, coll, "reading task "+t.ID, bson.D{d("_id", t.ID)})
-		if err != nil {
-			return nil, err
-		}
-		if there && asRead(raw, t) {
-			return raw, nil
-		}
-		// Either it is no longer so, or a majority does not have it yet.
-		if now, err := s.tasksRoom.getRaw(call, t.ID); err != nil || !asRead(now, t) {
-			return nil, err
-		}
-		if !clock.Pause(call, pause) {
-			return nil, explain(call.Err(), "waiting until a majority has task "+t.ID+" as it ended")
-		}
-	}
-}
-
-// asRead reports whether the document is the task as it was read.
-func asRead(raw bson.Raw, t *model.Task) bool {
-	rev, _ := raw.Lookup("rev").AsInt64OK()
-	return keyOf(raw).generation == t.Generation && rev == t.Rev
-}
-
-// majorityTime is how long what is kept may take to reach a majority.
-const majorityTime = 5 * time.Second
 
 // olderCopy matches a copy of the life that was made before its last change.
 func olderCopy(l *life) bson.D {

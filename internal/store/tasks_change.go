@@ -34,8 +34,8 @@ func (s *Tasks) Insert(ctx context.Context, tasks []*model.Task) (exists []bool,
 	return s.insert(ctx, tasks, false)
 }
 
-// InsertAgain is [Tasks.Insert] for tasks that an earlier call found held: that call may have
-// stored one all the same, after it ran out of time, and then the task is no other's.
+// InsertAgain is [Tasks.Insert] for tasks that an earlier call may have stored: then a task is no other's, and one that
+// has moved to the history since is not stored again. Indexes: _id of both collections.
 func (s *Tasks) InsertAgain(ctx context.Context, tasks []*model.Task) (exists []bool, err error) {
 	return s.insert(ctx, tasks, true)
 }

@@ -426,5 +426,5 @@ func (s *Tasks) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
 
 // guardOf is the filter of a single guarded write. Index: _id.
 func (s *Tasks) guardOf(w Write) bson.D {
-	return bson.D{d("_id", w.Before.ID), d("generation", w.Before.Generation), d("rev", w.Before.Rev)}
+	return asRead(w.Before)
 }

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// majorityTime is how long what was read may take to reach a majority.
+const majorityTime = 5 * time.Second
+
+// settled waits until a majority has the document that was read of the primary, and returns it. nil = the primary no
+// longer has it so. The filter says what it was, with its _id. A failover may undo what only the primary has, so nobody
+// may be told of that as done, and nothing may be kept of it. In a transaction, which a failover aborts, it does not
+// wait. Index: _id.
+func (s *core) settled(ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, o *options.FindOneOptionsBuilder) (bson.Raw, error) {
+	if InTransaction(ctx) {
+		raw, _, err := readOne[bson.Raw](ctx, coll, doing, filter, o)
+		return raw, err
+	}
+	call, cancel := context.WithTimeout(ctx, majorityTime)
+	defer cancel()
+	for pause := time.Millisecond; ; pause *= 2 {
+		raw, there, err := readOne[bson.Raw](call, s.durable(coll), doing, filter, o)
+		if there || err != nil {
+			return raw, err
+		}
+		if _, there, err = readOne[bson.Raw](call, coll, doing, filter, options.FindOne().SetProjection(fields("_id"))); !there || err != nil {
+			return nil, err
+		}
+		if !clock.Pause(call, pause) {
+			return nil, explain(call.Err(), doing)
+		}
+	}
+}
+
+// Stays reports whether a majority has the task as it was read. It waits until one does. false = it has changed
+// meanwhile. Index: _id.
+func (s *Tasks) Stays(ctx context.Context, t *model.Task) (bool, error) {
+	raw, err := s.settled(ctx, s.tasks, "waiting until a majority has task "+t.ID, asRead(t), options.FindOne().SetProjection(fields("_id")))
+	return raw != nil, err
+}
+
+// asRead matches the task as it was read.
+func asRead(t *model.Task) bson.D {
+	return bson.D{d("_id", t.ID), d("generation", t.Generation), d("rev", t.Rev)}
+}
+
+// Stays is [Tasks.Stays] for a document that is decided about. Index: _id.
+func (s *decided[D]) Stays(ctx context.Context, doc D) (bool, error) {
+	id, rev, decision := s.of(doc)
+	filter := bson.D{d("_id", id), d("rev", rev)}
+	if decision != "" {
+		filter = append(filter, d("decision", decision))
+	}
+	raw, err := s.settled(ctx, s.coll, "waiting until a majority has the "+s.one+" "+id, filter, options.FindOne().SetProjection(fields("_id")))
+	return raw != nil, err
+}

@@ -97,13 +97,14 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*schedule.Rul
 			a.After, a.Told = tell(known, c.Ends, now)
 		}
 		if c.Due {
-			cal, err := p.calendarOf(c.Doc)
-			if err != nil {
+			switch cal, err := p.calendarOf(c.Doc); {
+			case err == nil:
+				a.After = cmp.Or(tickplan.Plan(a.After, cal, now), a.After)
+			case a.After == known:
 				a.Err = err
 				continue
-			}
-			if planned := tickplan.Plan(a.After, cal, now); planned != nil {
-				a.After = planned
+			default: // the ends of its runs count all the same
+				p.decider.Complain(c.Doc.ID, err)
 			}
 		}
 		a.Changed = a.After != known

@@ -12,12 +12,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -143,6 +145,48 @@ func TestATimeOrADurationThatCannotBeStoredIsRefusedByItsName(t *testing.T) {
 		require.ErrorIs(t, err, model.ErrInvalid)
 		require.EqualError(t, err, text, "all of it, and nothing else")
 	}
+}
+
+func TestTheEndsOfADueRuleAreToldAlthoughItsTimesCannotBeRead(t *testing.T) {
+	db := testdb.New(t)
+	var log strings.Builder
+	p, err := New(Config{Database: db, Logger: zerolog.New(&log)})
+	require.NoError(t, err)
+	c, err := consumer.New(consumer.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Handle(c, model.NewType[any, model.None]("tick"), func(context.Context, *consumer.Task[any]) (model.None, error) {
+		return model.None{}, nil
+	}))
+	r, err := p.Create(t.Context(), schedule.Spec{Name: "r", Cron: "* * * * * *", Type: "tick", MaxConcurrency: 1, Concurrency: schedule.ConcurrencyQueue})
+	require.NoError(t, err)
+	for range 2 {
+		_, err = p.Trigger(t.Context(), r.ID, TriggerOptions{})
+		require.NoError(t, err)
+	}
+	r, err = p.Enable(t.Context(), r.ID, 0)
+	require.NoError(t, err)
+	require.Len(t, r.Queued, 1)
+	_, err = db.Collection("periodic_rules").UpdateByID(t.Context(), r.ID, bson.D{{Key: "$set", Value: bson.D{
+		{Key: "timezone", Value: "Mars/New"}, {Key: "next_fire_at", Value: time.Now().Add(-time.Minute)},
+	}}})
+	require.NoError(t, err)
+	e := p.engine()
+	require.NoError(t, e.Start(t.Context()))
+	for range 2 { // the one that runs, and the one that waits for it
+		mstest.Drain(t, c)
+		e.Round(t.Context())
+	}
+	e.Flush(t.Context())
+	r, err = p.Get(t.Context(), r.ID)
+	require.NoError(t, err)
+	require.Empty(t, r.Queued)
+	require.Empty(t, r.Active)
+	n, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "outbox.0", Value: bson.D{{Key: "$exists", Value: true}}}})
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.Positive(t, e.Round(t.Context()), "it waits for the next look")
+	require.Contains(t, log.String(), "Mars/New")
+	require.NotContains(t, log.String(), "could not decide what is due")
 }
 
 // heldOnce reports that the first decision is held although it is written.

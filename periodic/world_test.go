@@ -45,7 +45,7 @@ func newWorld(t require.TestingT, s schedule.Spec) *world {
 	var err error
 	w.rule, w.cal, err = rulespec.Build(&s, epoch)
 	require.NoError(t, err)
-	w.rule.ID, w.rule.CreatedAt = "r", epoch
+	w.rule.ID, w.rule.CreatedAt, w.rule.Decision = "r", epoch, "mark"
 	return w
 }
 
@@ -56,6 +56,7 @@ func (w *world) write(after *schedule.Rule) {
 		return
 	}
 	require.Greater(w.t, after.Rev, w.rule.Rev, "the rev rises")
+	require.Equal(w.t, w.rule.Decision, after.Decision, "the write gives it a mark of its own only if it has the last one")
 	require.False(w.t, after.DecidedTo.Before(w.rule.DecidedTo), "what is decided stays decided")
 	for _, p := range after.Planned {
 		if slices.ContainsFunc(w.rule.Planned, func(q schedule.Planned) bool { return q.ID == p.ID }) {

@@ -24,19 +24,42 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 		return nil, err
 	}
 	return p.change(ctx, "cancelling", id, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
-		open := doc.Step > 0 && !doc.Done && !doc.Status.Over()
-		if others := doc.Planned; open && !slices.ContainsFunc(others, func(pl repeat.Planned) bool { return pl.Do != stepplan.DoSend }) {
-			lives, err := p.store.Tasks.LastLives(ctx, []string{stepplan.TaskID(doc, doc.Step)})
-			if err != nil {
-				return nil, err
-			}
-			t, there := lives[stepplan.TaskID(doc, doc.Step)]
-			there = there && (t == nil || !stepplan.OfEarlier(doc, t))
-			unsent := !there && len(others) > 0 && stepplan.Check(doc) == nil
-			open = unsent || there && (t == nil || !lifecycle.Archivable(t.Status) || endPending(t))
+		open, err := p.open(ctx, doc)
+		if err != nil {
+			return nil, err
 		}
 		return stepplan.Cancel(doc, remark, open, now), nil
 	})
+}
+
+// open says whether the task of the plan's step waits or runs, is about to be sent, or has an end that the plan does not
+// know.
+func (p *Plans) open(ctx context.Context, doc *repeat.Plan) (bool, error) {
+	if doc.Step == 0 || doc.Done || doc.Status.Over() {
+		return false, nil
+	}
+	id := stepplan.TaskID(doc, doc.Step)
+	lives, err := p.store.Tasks.LastLives(ctx, []string{id})
+	if err != nil {
+		return false, err
+	}
+	starts := stepplan.Check(doc) == nil && slices.ContainsFunc(doc.Planned, func(pl repeat.Planned) bool {
+		return (pl.Do == stepplan.DoSend || pl.Do == stepplan.DoAgain) && pl.Step == doc.Step && pl.Try == doc.Try
+	})
+	switch t, there := lives[id]; {
+	case !there:
+		return starts, nil
+	case t == nil: // this release cannot read it
+		return true, nil
+	case ofPlan(t) != doc.ID: // nothing of the plan can be sent while it is there
+		return false, nil
+	case stepplan.OfEarlier(doc, t):
+		return starts, nil
+	case t.Origin.Generation < doc.Try:
+		return starts || !lifecycle.Archivable(t.Status), nil
+	default:
+		return !lifecycle.Archivable(t.Status) || endPending(t) && !stepplan.Told(doc, t), nil
+	}
 }
 
 // Reset resumes a plan in ERROR: the step that failed starts again. It is refused for other

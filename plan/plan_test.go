@@ -81,6 +81,26 @@ func TestAStepThatFailsStartsAgain(t *testing.T) {
 	require.Equal(t, repeat.StatusFinish, over.Status)
 }
 
+func TestAFailureThatALaterExecutionReplacesHasNoResult(t *testing.T) {
+	w := newWorld(t)
+	w.fails = func(_ repeat.Args[string], attempt int) error {
+		if attempt <= 12 {
+			return fmt.Errorf("no data %d", attempt)
+		}
+		return nil
+	}
+	most := 12
+	p := w.publish(every("p", 1, func(s *repeat.Spec) {
+		s.Options.Retry = &model.Retry{Strategy: model.RetryFixed, Interval: time.Second, MaxErrors: &most}
+	}))
+	w.drain(mstest.SkipTime())
+	want := []string{}
+	for n := 4; n <= 12; n++ { // the last three executions replace the first
+		want = append(want, fmt.Sprintf("1.0 ERROR no data %d", n))
+	}
+	require.Equal(t, append(want, "1.0 OK report 1"), w.results(p.ID))
+}
+
 func TestAStepThatPingsIsNotStartedAgainAlthoughItsTimeoutHasPassed(t *testing.T) {
 	t.Parallel()
 	const timeout = 12 * time.Second // between two pings the machine may stand still

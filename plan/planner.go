@@ -137,6 +137,7 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, serving map
 		}
 		planned := slices.ContainsFunc(doc.Planned, func(pl repeat.Planned) bool { return pl.Do != stepplan.DoSend })
 		lost := now.Sub(doc.UpdatedAt) >= lostAfter && now.Sub(doc.PlanTime) >= lostAfter
+		foreign := there && t != nil && ofPlan(t) != doc.ID
 		switch {
 		case planned && !lost:
 			continue
@@ -144,11 +145,15 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, serving map
 			_, err = p.change(ctx, "looking at what is planned of", doc.ID, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 				return stepplan.Checked(doc, now), nil
 			})
+		case foreign && doc.Status == repeat.StatusCancelled && !lost:
+			continue
+		case foreign && doc.Status == repeat.StatusCancelled: // nothing of it runs
+			err = p.gone(ctx, doc)
 		case waits && doc.LastState == repeat.StateNoWorker: // it is known
 			continue
 		case waits && slices.ContainsFunc(serving[doc.Station], func(w store.Worker) bool { return w.Takes(t) }), there && t == nil:
 			continue
-		case there && ofPlan(t) != doc.ID:
+		case foreign:
 			_, err = p.change(ctx, "noting that another task has the key of a step of", doc.ID, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 				return stepplan.Broken(doc, fmt.Sprintf("another task has the key of its step: %s", t.ID), now), nil
 			})
@@ -161,9 +166,7 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, serving map
 		case !lost:
 			continue
 		case !there || t.Origin.Generation < doc.Try: // the database was restored
-			_, err = p.change(ctx, "looking for the lost task of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
-				return stepplan.Ended(now, stepplan.End{Step: doc.Step, Try: doc.Try, Gone: true}, at), nil
-			})
+			err = p.gone(ctx, doc)
 		case t.Status.Ended() && !endPending(t):
 			_, err = p.change(ctx, "looking for lost ends of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
 				if err := p.keep(ctx, stepplan.ResultsOf(now, t)); err != nil {
@@ -175,4 +178,12 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, serving map
 		failed = errors.Join(failed, err)
 	}
 	return failed
+}
+
+// gone tells a plan that nobody will tell how the task of its step ended.
+func (p planner) gone(ctx context.Context, doc *repeat.Plan) error {
+	_, err := p.change(ctx, "looking for the lost task of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
+		return stepplan.Ended(now, stepplan.End{Step: doc.Step, Try: doc.Try, Gone: true}, at), nil
+	})
+	return err
 }

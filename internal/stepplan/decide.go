@@ -95,6 +95,11 @@ func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
 	return s.finish()
 }
 
+// Told reports whether the plan is ERROR, and knows how the task of its step and try has ended.
+func Told(p *repeat.Plan, t *model.Task) bool {
+	return p.Status == repeat.StatusError && t.Status.Ended() && p.ExecTime.Equal(t.FinishedAt)
+}
+
 // ErrRefused is returned where the status of a plan forbids what a person wants.
 var ErrRefused = errors.New("the status of the plan forbids it")
 

@@ -156,7 +156,7 @@ func Edit(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, 
 	}
 	e := *edited
 	e.ID, e.CreatedAt, e.Status, e.PauseNote, e.PausedAt, e.DeletedAt = r.ID, r.CreatedAt, d.Status, d.PauseNote, d.PausedAt, r.DeletedAt
-	e.Rev, e.UpdatedAt, e.DecidedTo, e.Runs = d.Rev, d.now, clock.Later(d.DecidedTo, d.now), d.Runs
+	e.Rev, e.Decision, e.UpdatedAt, e.DecidedTo, e.Runs = d.Rev, d.Decision, d.now, clock.Later(d.DecidedTo, d.now), d.Runs
 	e.Last, e.LastEffective, e.FailSkips = d.Last, d.LastEffective, d.FailSkips
 	e.Active, e.Queued, e.Planned, e.PlannedAt = d.Active, d.Queued, d.Planned, d.PlannedAt
 	e.Version, e.PastTypes = r.Version+1, pastTypes(r, edited.Task.Type)

@@ -96,9 +96,10 @@ func (d *decision) counted(ref schedule.RunRef) {
 }
 
 // startQueued starts what waits and may start now, in order. It leaves the rest to the end
-// of what it started when that is as much as one document should carry.
+// of what it started when that is as much as one document should carry. It starts one even then: a run that is skipped
+// has no end.
 func (d *decision) startQueued() {
-	for n := 0; len(d.Queued) > 0 && (n == 0 || !d.heavy()); n++ {
+	for active := len(d.Active); len(d.Queued) > 0 && (len(d.Active) == active || !d.heavy()); {
 		head := d.Queued[0]
 		if len(head.After) > 0 || d.mustWait(head) || len(d.Active) >= MaxActive || !head.Force && d.MaxConcurrency > 0 && len(d.Active) >= d.MaxConcurrency {
 			return

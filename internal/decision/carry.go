@@ -63,13 +63,12 @@ func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
 	s := sent[D]{docs: docs, held: map[string]error{}}
 	var tasks []*model.Task
 	var of []D // a task's document
-	insert, now := d.Store.Tasks.Insert, d.Store.Clock.Now()
+	again := false
 	for _, doc := range docs {
 		from := d.Planner.Trace(doc)
 		for _, t := range d.Planner.Tasks(doc) {
-			if now.Sub(d.Planner.PlannedAt(doc)) > frozen/2 {
-				insert = d.Store.Tasks.InsertAgain // it may have been sent, and be over: something else keeps the document planned
-			}
+			// It may have been sent, and be over, if something else keeps the document planned.
+			again = again || d.Store.Clock.Now().Sub(d.Planner.PlannedAt(doc)) > frozen/2
 			if t.Trace == nil && from != nil {
 				traced := *t
 				traced.Trace = from
@@ -78,9 +77,13 @@ func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
 			tasks, of = append(tasks, t), append(of, doc)
 		}
 	}
+	insert := (*store.Tasks).Insert
+	if again {
+		insert = (*store.Tasks).InsertAgain
+	}
 	for len(tasks) > 0 {
 		n := min(len(tasks), perInsert)
-		exists, err := insert(ctx, tasks[:n])
+		exists, err := insert(d.Store.Tasks, ctx, tasks[:n])
 		var some *store.InsertError
 		switch {
 		case errors.As(err, &some): // the others are sent: no document stands in another's way

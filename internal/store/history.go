@@ -77,7 +77,7 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 		rest = append(rest, e...)
 	}
 	if l.taskID == "" || l.generation == 0 || l.rev == 0 {
-		return nil, errors.New("reading a task for the history: its _id is not a text, or generation or rev is missing or not an integer")
+		return nil, errNoLife
 	}
 	if unfinished && keep > 0 {
 		keep = max(keep, unfinishedHistory)
@@ -95,11 +95,16 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 	return &l, err
 }
 
+var errNoLife = errors.New("reading a task for the history: its _id is not a text, or generation or rev is missing or not an integer")
+
 // keepLife copies a life to the history before a new one begins. A copy that is
 // there already changes only when it was made of an earlier state of the same life (see
 // history_archive.go). It may be part of the caller's transaction, in which a duplicate
 // key would be the end, so it does not provoke one. Index: _id.
 func (s *History) keepLife(ctx context.Context, t *model.Task) error {
+	if t.Generation == 0 || t.Rev == 0 {
+		return errNoLife
+	}
 	raw, err := s.settled(ctx, s.tasks, "copying task "+t.ID+" to the history", asRead(t), options.FindOne())
 	if raw == nil || err != nil {
 		return err // without it our new life will not begin: something crossed it, perhaps another, whose beginner kept this one

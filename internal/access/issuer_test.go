@@ -212,6 +212,9 @@ func TestATokenThatIsNotOfTheIssuerOrNotForThisServerIsRefused(t *testing.T) {
 	encode := base64.RawURLEncoding.EncodeToString
 	admin, err := json.Marshal(p.claims(map[string]any{"roles": "platform"}))
 	require.NoError(t, err)
+	expired, err := json.Marshal(p.claims(map[string]any{"exp": 1}))
+	require.NoError(t, err)
+	expiredClaims := encode(expired)
 	for name, wrong := range map[string]string{
 		"audience": p.token(map[string]any{"aud": "other"}), "no audience": p.token(map[string]any{"aud": nil}),
 		"issuer": p.token(map[string]any{"iss": "https://id.example.org/"}), "no issuer": p.token(map[string]any{"iss": nil}),
@@ -223,6 +226,10 @@ func TestATokenThatIsNotOfTheIssuerOrNotForThisServerIsRefused(t *testing.T) {
 		"no algorithm":            encode([]byte(`{"alg":"none","kid":"rsa"}`)) + "." + parts[1] + ".",
 		"no signature":            parts[0] + "." + parts[1] + ".",
 		"claims of another token": parts[0] + "." + encode(admin) + "." + parts[2],
+		"another's key, expired":  p.signed(jose.RS256, "rsa", other, p.claims(map[string]any{"exp": 1})),
+		"unknown key, expired":    p.signed(jose.RS256, "new", other, p.claims(map[string]any{"exp": 1})),
+		"expired, no signature":   parts[0] + "." + expiredClaims + ".",
+		"expired claims":          parts[0] + "." + expiredClaims + "." + parts[2],
 		"garbage":                 "eyJ.e30.x", "a word": "hunter2", "JSON": `{"payload":"e30"}`, "long": strings.Repeat("a.", 30_000), "NUL": "\x00",
 	} {
 		t.Run(name, func(t *testing.T) {

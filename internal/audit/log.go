@@ -2,14 +2,18 @@ package audit
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 const (
@@ -57,6 +61,7 @@ func New(c Config) *Log {
 // An entry with an outcome is of a change that has ended already.
 func (l *Log) Begin(ctx context.Context, e *store.AuditEntry) error {
 	clip(e)
+	l.share(ctx, e)
 	stored := make(chan error, 1)
 	if err := l.begins.Put(ctx, &opening{e, stored}); err != nil {
 		return err
@@ -107,6 +112,7 @@ func (l *Log) insert(batch []*opening) error {
 // End notes what became of a change. It does not wait for the write.
 func (l *Log) End(ctx context.Context, e *store.AuditEntry) {
 	clip(e)
+	l.share(ctx, e)
 	_ = l.ends.Put(context.WithoutCancel(ctx), e) // nobody closes it
 }
 
@@ -139,6 +145,27 @@ func (l *Log) Wait(ctx context.Context) error {
 		return err
 	}
 	return l.ends.Wait(ctx)
+}
+
+// share takes the tenant from an entry that is about a bulk job over all tenants, or may be: the job has the id of
+// a thing without a tenant, and is hidden from tokens for those.
+func (l *Log) share(ctx context.Context, e *store.AuditEntry) {
+	id := e.Resource
+	if e.Kind == Bulk {
+		tenant, key, _ := strings.Cut(e.Resource, "/")
+		id = tenant + "/" + bulk.TaskType + "/" + key
+	} else if e.Kind != Task {
+		return
+	}
+	if e.Tenant != model.NoTenant || !strings.HasPrefix(id, model.TaskID("", bulk.TaskType, "")) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.Timeout)
+	defer cancel()
+	raw, err := l.Store.History.LifeRaw(ctx, id, 0)
+	if !errors.Is(err, store.ErrNotFound) && (err != nil || bulk.OfAllTenants(raw)) {
+		e.Tenant = ""
+	}
 }
 
 func clip(e *store.AuditEntry) {

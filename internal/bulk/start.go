@@ -125,11 +125,13 @@ func (b *Jobs) Start(ctx context.Context, j *Job, key, creator string) (*JobStat
 	return viewOf(t)
 }
 
-// OfAllTenants says whether a task is a job that goes over the tasks of all tenants: it belongs to none, and
+// OfAllTenants says whether a stored task is a job that goes over the tasks of all tenants: it belongs to none, and
 // its filter names none.
-func OfAllTenants(typ, tenant string, args bson.RawValue) bool {
+func OfAllTenants(task bson.Raw) bool {
+	typ, _ := task.Lookup("type").StringValueOK()
+	tenant, _ := task.Lookup("tenant").StringValueOK()
 	var job struct{ Filter struct{ Tenant string } }
-	return typ == TaskType && tenant == "" && (codec.DecodeValue(args, &job) != nil || job.Filter.Tenant == "")
+	return typ == TaskType && tenant == "" && (codec.DecodeValue(task.Lookup("args"), &job) != nil || job.Filter.Tenant == "")
 }
 
 // OfAllTenants says whether the job goes over the tasks of all tenants.

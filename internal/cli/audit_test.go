@@ -166,6 +166,13 @@ func TestTheAuditNamesTheTenantOfWhatAnIdNames(t *testing.T) {
 		"task cancel bulk acme " + job,
 	}, seen)
 	require.Len(t, s.audit("--tenant", "acme"), 6)
+
+	shared := strings.TrimSpace(s.ok("task", "cancel", "--type", "mail", "--yes", "--background").stdout)
+	s.ok("bulk", "stop", shared)
+	for _, e := range s.audit("--resource", "-/"+shared) {
+		require.Empty(t, e.Tenant, "%s: the job goes over all tenants", e.Operation)
+	}
+	require.Len(t, s.audit("--resource", "-/"+shared), 2)
 }
 
 func TestTheAuditOfTokensHasNoSecret(t *testing.T) {

@@ -74,7 +74,7 @@ var mayImport = map[string][]string{
 	"internal/bulk":         {"core", "producer", "admin", "consumer", "internal/command", "internal/failure", "internal/form", "internal/secret", "internal/store", "internal/taskchange"},
 	"internal/taskchange":   {"core", "producer", "internal/builtin", "internal/form", "internal/secret"},
 	"internal/view":         {"core", "flow", "internal/calendar", "internal/flowdraw", "internal/flowplan", "internal/flowspec", "internal/human", "internal/secret", "internal/stepplan", "internal/store", "internal/tickplan"},
-	"internal/audit":        {"core", "internal/groupcommit", "internal/secret", "internal/store", "internal/view"},
+	"internal/audit":        {"core", "internal/bulk", "internal/groupcommit", "internal/secret", "internal/store", "internal/view"},
 	"internal/rulechange":   {"core", "periodic", "internal/builtin", "internal/calendar", "internal/form", "internal/human", "internal/rulespec", "internal/secret", "internal/store", "internal/tickplan", "internal/view"},
 	"internal/failure":      {"core", "internal/store", "producer", "admin", "flow", "periodic", "plan"},
 	"internal/flowdraw":     {"core"},

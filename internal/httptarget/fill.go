@@ -129,6 +129,9 @@ func (t *Target) CheckHeaders(field string) error {
 		if other, twice := before[canonical]; twice {
 			err = errors.Join(err, input.Invalid(field+".headers."+name, "is the same header as %s", other))
 		}
+		if canonical == "Host" && strings.Contains(text, "{{") {
+			err = errors.Join(err, input.Invalid(field+".headers."+name, "has a placeholder; scheme and host are fixed"))
+		}
 		before[canonical] = name
 		return err
 	})

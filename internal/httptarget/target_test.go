@@ -76,6 +76,7 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 		"http.url has a user or password":                                {URL: "http://u:p@h/"},
 		"http.url has a user or password, which would be visible":        {URL: "http://u@h/"},
 		"http.headers.authorization is the same header as Auth":          {URL: "http://h", Headers: map[string]string{"Authorization": "a", "authorization": "b"}},
+		"http.headers.host has a placeholder":                            {URL: "http://h", Headers: map[string]string{"host": "{{ext.host}}"}},
 		"http.body looks like JSON, but is not JSON after":               {URL: "http://h", Body: ` {"a": {{run_id}}} `},
 		"http.body looks like JSON, but is not JSON":                     {URL: "http://h", Body: `[{{name}}]`},
 		"http.keys[0] needs an access key and a secret":                  {URL: "http://h", Keys: []callback.Key{{AccessKey: "a"}}},

@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/rest"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // audit lists entries, when all that was noted so far is written.
@@ -130,7 +131,36 @@ func TestTheAuditOfAJobIsThatOfItsTenant(t *testing.T) {
 	require.Len(t, entries, 1)
 	require.Equal(t, []any{"bulk", "mine/other", "mine"}, []any{at(entries[0], "kind"), at(entries[0], "resource"), at(entries[0], "tenant")})
 	require.Empty(t, all.audit("?tenant=other"))
-	require.Equal(t, "-/all", at(all.audit("?tenant=-")[0], "resource"))
+	require.Equal(t, "-/all", at(all.audit("?operation=start-bulk")[0], "resource"))
+}
+
+// A job over all tenants has the path of a thing without a tenant.
+func TestTheAuditOfAJobOverAllTenantsIsForTokensOfAllTenants(t *testing.T) {
+	t.Parallel()
+	w := guarded(t)
+	all, none := w.with(access.Admin), w.with(access.Admin, model.NoTenant)
+	all.as("Idempotency-Key", "all").ok("POST", "/api/v1/bulk", `{"action": "cancel", "filter": {"type": "secret.type"}}`)
+	all.as("Idempotency-Key", "own").ok("POST", "/api/v1/bulk", `{"action": "cancel", "filter": {"type": "mail", "tenant": "-"}}`)
+	for _, key := range []string{"all", "own"} {
+		all.ok("POST", "/api/v1/bulk/-/"+key+"/stop", "")
+		all.do("POST", "/api/v1/tasks/-/mscheduler.bulk/"+key+"/retry", "")
+		all.do("POST", "/api/v1/tasks/-/mscheduler.bulk/"+key+"/release", "")
+		none.do("POST", "/api/v1/bulk/-/"+key+"/stop", "") // of a job over all tenants it is not found
+	}
+	shown := none.audit("")
+	require.Len(t, shown, 5, "%v", shown)
+	for _, e := range shown {
+		require.Contains(t, []any{"-/own", "-/mscheduler.bulk/own"}, at(e, "resource"))
+		require.Equal(t, "-", at(e, "tenant"))
+	}
+	require.NotContains(t, fmt.Sprint(shown), "secret.type")
+	require.Len(t, all.audit("?tenant=-"), 5)
+	entries := all.audit("?resource=-/all")
+	require.Len(t, entries, 3)
+	require.Len(t, all.audit("?resource=-/mscheduler.bulk/all"), 2)
+	for _, e := range entries {
+		require.Nil(t, at(e, "tenant"))
+	}
 }
 
 func TestDryRunsAreNotInTheAudit(t *testing.T) {

@@ -98,9 +98,24 @@ func recorded[I, O any](s *API, r recording, handle func(context.Context, *I) (*
 		if err := s.audit.Begin(ctx, e); err != nil {
 			return nil, s.problem(err)
 		}
-		out, err := handle(ctx, in)
+		part := false
+		out, err := handle(context.WithValue(ctx, partKey{}, &part), in)
 		s.settle(context.WithoutCancel(ctx), e, before, out, err)
+		if part && e.Outcome == store.AuditRefused {
+			e.Outcome = store.AuditFailed
+			e.Before, e.After = audit.Changed(before, s.snapshot(context.WithoutCancel(ctx), e, len(r.fields) > 0))
+		}
+		s.audit.End(context.WithoutCancel(ctx), e)
 		return out, err
+	}
+}
+
+type partKey struct{}
+
+// donePart says that a part of a request is done: whatever becomes of the rest, the request is not refused.
+func donePart(ctx context.Context) {
+	if part, is := ctx.Value(partKey{}).(*bool); is {
+		*part = true
 	}
 }
 
@@ -136,7 +151,6 @@ func (s *API) settle(ctx context.Context, e *store.AuditEntry, before *audit.Sna
 	default:
 		e.Outcome = store.AuditFailed
 	}
-	s.audit.End(ctx, e)
 }
 
 // reasonOf is why a request was not done, with the first field that is wrong.

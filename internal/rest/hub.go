@@ -47,11 +47,19 @@ type hub struct {
 	begin sync.Mutex // held while somebody subscribes
 
 	mu        sync.Mutex
-	end       context.CancelFunc // of the subscription; nil = there is none
+	current   *subscription // nil = there is none
 	listeners map[*listener]bool
 	visits    int        // listeners so far
 	origin    string     // the token before the first of recent
 	recent    []happened // the oldest first
+}
+
+// subscription is one call of the source. What it tells, and its end, count only as long as it is the current one: a
+// source may end late.
+type subscription struct {
+	running   context.Context
+	end       context.CancelFunc
+	abandoned bool // nobody waited until it began
 }
 
 // listener gets the events that it wants.
@@ -71,28 +79,49 @@ func (h *hub) listen(ctx context.Context, after string, wants func(*happened) bo
 	if l := h.join(after, wants); l != nil {
 		return l, nil
 	}
-	running, end := context.WithCancel(context.Background())
-	begun, ended := make(chan string, 1), make(chan error, 1)
+	s := &subscription{}
+	s.running, s.end = context.WithCancel(context.Background())
+	begun, ended := make(chan struct{}), make(chan error, 1)
 	over := make(chan struct{}) // somebody knows of the subscription, or nobody ever will
 	go func() {
-		err := h.source(running, func(token string) { begun <- token }, h.tell)
+		err := h.source(s.running, func(token string) {
+			h.begun(s, token)
+			close(begun)
+		}, func(events []happened) { h.tell(s, events) })
 		ended <- err
 		<-over
-		h.lost(running, err)
+		h.lost(s, err)
 	}()
 	defer close(over)
 	select {
-	case token := <-begun:
-		h.mu.Lock()
-		h.end, h.origin, h.recent = end, token, nil
-		h.mu.Unlock()
+	case <-begun:
 		return h.join(after, wants), nil
 	case err := <-ended:
-		end()
+		s.end()
 		return nil, err
 	case <-ctx.Done():
-		end()
+		h.abandon(s)
 		return nil, context.Cause(ctx)
+	}
+}
+
+// begun makes a subscription the current one, from its first event on.
+func (h *hub) begun(s *subscription, token string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !s.abandoned {
+		h.current, h.origin, h.recent = s, token, nil
+	}
+}
+
+// abandon ends a subscription that nobody waits for any more. It has no listeners yet.
+func (h *hub) abandon(s *subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.abandoned = true
+	s.end()
+	if h.current == s {
+		h.current, h.recent = nil, nil
 	}
 }
 
@@ -100,7 +129,7 @@ func (h *hub) listen(ctx context.Context, after string, wants func(*happened) bo
 func (h *hub) join(after string, wants func(*happened) bool) *listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.end == nil {
+	if h.current == nil {
 		return nil
 	}
 	l := &listener{wants: wants, events: make(chan happened, behind), at: h.origin}
@@ -130,12 +159,12 @@ func (h *hub) leave(l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.listeners, l)
-	if visits := h.visits; len(h.listeners) == 0 && h.end != nil {
+	if visits := h.visits; len(h.listeners) == 0 && h.current != nil {
 		time.AfterFunc(lingering, func() {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			if h.visits == visits && h.end != nil {
-				h.end()
+			if h.visits == visits && h.current != nil {
+				h.current.end()
 			}
 		})
 	}
@@ -145,24 +174,24 @@ func (h *hub) leave(l *listener) {
 func (h *hub) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.end != nil {
-		h.end()
+	if h.current != nil {
+		h.current.end()
 	}
 }
 
 // lost ends a subscription that goes on no more. Listeners are sent away: they come back with the last event
 // that they got, and learn that they may have missed some.
-func (h *hub) lost(running context.Context, err error) {
-	if running.Err() == nil && err != nil {
+func (h *hub) lost(s *subscription, err error) {
+	if s.running.Err() == nil && err != nil {
 		h.log.Warn().Err(err).Msg("the subscription to events was lost")
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.end == nil {
-		return // it never began
+	s.end()
+	if h.current != s {
+		return // it never began, or nobody waited for that
 	}
-	h.end()
-	h.end, h.recent = nil, nil
+	h.current, h.recent = nil, nil
 	for l := range h.listeners {
 		close(l.events)
 		delete(h.listeners, l)
@@ -170,9 +199,12 @@ func (h *hub) lost(running context.Context, err error) {
 }
 
 // tell hands events to those who want them. Who is too far behind is sent away.
-func (h *hub) tell(events []happened) {
+func (h *hub) tell(s *subscription, events []happened) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.current != s {
+		return
+	}
 	for _, e := range events {
 		if h.recent = append(h.recent, e); len(h.recent) > 2*remembered {
 			h.origin = h.recent[remembered-1].token

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -31,7 +32,7 @@ const longestKept = 4 << 20
 // could not be stored, the repetition is carried out, and creates nothing twice.
 //
 // An answer is for its holder, and for a token of the same tenants. Only successes are kept: what was refused
-// changed nothing.
+// changed nothing, and of what was done in part the repetition does the rest, see [unfinished].
 func (s *API) once(c huma.Context, next func(huma.Context)) {
 	key := c.Header(idempotencyKey)
 	declared := slices.ContainsFunc(c.Operation().Parameters, func(p *huma.Param) bool { return p.Name == idempotencyKey })
@@ -56,9 +57,9 @@ func (s *API) once(c huma.Context, next func(huma.Context)) {
 	}
 	if first == nil {
 		r := &repeated{humaContext: c, body: rest}
-		next(r)
+		next(huma.WithValue(r, repeatedKey{}, r))
 		first = &store.Answer{ID: id, Request: sum[:], Status: r.Status(), Headers: r.headers, Body: r.answer.Bytes()}
-		if first.Status < 300 && len(first.Body) <= longestKept {
+		if first.Status < 300 && !r.unfinished && len(first.Body) <= longestKept {
 			kept, err := s.store.Answers.Keep(ctx, first)
 			if err != nil {
 				s.config.Logger.Warn().Err(err).Str("operation", c.Operation().OperationID).Msg("could not store the answer to a request; a repetition is carried out again")
@@ -121,10 +122,20 @@ type humaContext = huma.Context // which has a method Context
 // repeated is a request whose answer is kept before it is sent.
 type repeated struct {
 	humaContext
-	body    io.Reader
-	status  int
-	headers map[string]string
-	answer  bytes.Buffer
+	body       io.Reader
+	status     int
+	headers    map[string]string
+	answer     bytes.Buffer
+	unfinished bool
+}
+
+type repeatedKey struct{}
+
+// unfinished says that a part of the request was not done, so that a repetition is carried out.
+func unfinished(ctx context.Context) {
+	if r, is := ctx.Value(repeatedKey{}).(*repeated); is {
+		r.unfinished = true
+	}
 }
 
 // BodyReader implements [huma.Context].

@@ -82,6 +82,29 @@ func TestWhatAnAnswerWasNotStoredOfIsDoneOnce(t *testing.T) {
 	require.Equal(t, again, w.ok("POST", "/api/v1/tasks", `{"type": "mail"}`))
 }
 
+// A client repeats a batch because one of its tasks was not stored.
+func TestABatchIsRepeatedForTheTasksThatWereNotStored(t *testing.T) {
+	t.Parallel()
+	px := testdb.Behind(t)
+	w := newWorld(t, func(c *rest.Config) { c.Database = testdb.Through(t, px) })
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "known", "args": 1}`)
+	w = w.as("Idempotency-Key", "request-1")
+	const batch = `{"tasks": [{"type": "mail"}, {"type": "mail", "key": "known", "args": 2, "existing": ["update-args"]}]}`
+	trap := px.Set(proxy.Rule{Collection: "tasks", Command: "update", Do: proxy.Refuse, Code: 13, Times: -1})
+	first := w.ok("POST", "/api/v1/tasks/batch", batch)
+	require.Positive(t, trap.Sprung())
+	require.Equal(t, true, at(first, "tasks.0.created"))
+	require.NotEmpty(t, at(first, "tasks.1.error"))
+	trap.Release()
+
+	second := w.ok("POST", "/api/v1/tasks/batch", batch)
+	require.Nil(t, at(second, "tasks.1.error"))
+	require.EqualValues(t, 2, w.ok("GET", "/api/v1/tasks/-/mail/known", "")["args"])
+	require.Equal(t, "-/mail/request-1-0", at(second, "tasks.0.id"))
+	require.Equal(t, false, at(second, "tasks.0.created"), "it is stored once")
+	require.Equal(t, second, w.ok("POST", "/api/v1/tasks/batch", batch))
+}
+
 // The process died before it stored its answer: the rule is there, and enabled.
 func TestARuleWhoseAnswerWasNotStoredIsCreatedOnce(t *testing.T) {
 	t.Parallel()

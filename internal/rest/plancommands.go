@@ -98,7 +98,7 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 	unread := store.Unread{}
 	if in.PlanID != "" {
 		plans, next, err := begun(tenant, "plan_id", in.Token, "plan", in.Limit, unread, func(after string, limit int) ([]*repeat.Plan, []store.Unreadable, error) {
-			return s.store.Plans.Named(ctx, tenant, in.Over, in.PlanID, after, limit)
+			return s.store.Plans.Named(ctx, tenant, f.Over, in.PlanID, after, limit)
 		}, func(p *repeat.Plan) string { return p.ID }, func(p *repeat.Plan) bool {
 			return (f.Status == "" || p.Status == f.Status) && (f.Station == "" || p.Station == f.Station)
 		})

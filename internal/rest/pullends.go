@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -234,6 +235,13 @@ func (s *API) addKeeps(op func(verb, summary, more string) huma.Operation) {
 		if !reports && len(f.Checkpoint) == 0 {
 			return nil, input.Invalid("body.percent", "or message or checkpoint is required")
 		}
+		percent := 0.0
+		if f.Percent != nil {
+			percent = *f.Percent
+		}
+		if err := command.ValidProgress(percent, f.Message); err != nil { // before the checkpoint is saved
+			return nil, input.Under("body", err)
+		}
 		if len(f.Checkpoint) > 0 {
 			if err := s.room.Checkpoint(ctx, f.Handle, json.RawMessage(f.Checkpoint)); err != nil {
 				return nil, input.Under("body", err)
@@ -241,10 +249,6 @@ func (s *API) addKeeps(op func(verb, summary, more string) huma.Operation) {
 		}
 		if !reports {
 			return nil, nil
-		}
-		percent := 0.0
-		if f.Percent != nil {
-			percent = *f.Percent
 		}
 		return nil, input.Under("body", s.room.Progress(ctx, f.Handle, percent, f.Message))
 	})

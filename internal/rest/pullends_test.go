@@ -3,6 +3,7 @@ package rest_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +78,9 @@ func TestProgressIsSeenAndACheckpointComesWithTheNextFetch(t *testing.T) {
 			text += ", " + body
 		}
 		require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", "/api/v1/pull/progress", text+"}"), location)
+	}
+	for report, location := range map[string]string{`"percent": 150`: "body.percent", `"message": "` + strings.Repeat("x", 4<<10+1) + `"`: "body.message"} {
+		require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", "/api/v1/pull/progress", fmt.Sprintf(`{"handle": %q, "checkpoint": {"page": 3}, %s}`, h, report)), location)
 	}
 	w.ok("POST", "/api/v1/pull/give-back", fmt.Sprintf(`{"handle": %q}`, h))
 	again := w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w2", "types": ["mail"]}`)

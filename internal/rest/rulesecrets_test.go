@@ -56,6 +56,36 @@ func TestAHiddenCredentialGoesToNoOtherHost(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.as("If-Match", "*").do("PUT", nightly, fmt.Sprintf(target, "https://other.org/x", "Bearer own")).status)
 }
 
+// A server of several sites, or a proxy, gives the call to the host of the header.
+func TestHiddenSecretsGoToNoOtherSiteByTheHeaderHost(t *testing.T) {
+	t.Parallel()
+	const first, second = "https://example.org/x?token=hush", "https://example.org/x?token=***"
+	for _, c := range []struct{ field, rule string }{
+		{"http", `{"name": "nightly", "cron": "@daily", "http": {"url": %q, "headers": {"Authorization": %q, %q: %q}}}`},
+		{"args", `{"name": "nightly", "cron": "@daily", "type": "http", "args": {"url": %q, "headers": {"Authorization": %q, %q: %q}}}`},
+	} {
+		w := sealed(t)
+		w.ok("POST", periodics, fmt.Sprintf(c.rule, first, "Bearer hush", "Host", "site.example"))
+		for name, host := range map[string]string{"Host": "evil.example", "hOST": "site.example:8443", "X-Other": "seen", "host": ""} {
+			refused := w.as("If-Match", "*").fails(http.StatusUnprocessableEntity, "PUT", nightly, fmt.Sprintf(c.rule, second, "***", name, host))
+			require.Equal(t, "body."+c.field+`.headers.Authorization is "***": give the secret itself for a new host`, refused["body."+c.field+".headers.Authorization"], name)
+			require.Contains(t, refused["body."+c.field+".url"], "give the whole address", name)
+			require.NotEmpty(t, w.fails(http.StatusUnprocessableEntity, "POST", periodics+"/preview", fmt.Sprintf(c.rule, second, "***", name, host)))
+		}
+		for name, host := range map[string]string{"hoSt": "SITE.example", "Host": "site.example"} {
+			put := w.as("If-Match", "*").do("PUT", nightly, fmt.Sprintf(c.rule, second, "***", name, host))
+			require.Equal(t, http.StatusOK, put.status, put.text)
+		}
+		put := w.as("If-Match", "*").do("PUT", nightly, fmt.Sprintf(c.rule, first, "Bearer hush", "Host", "example.org"))
+		require.Equal(t, http.StatusOK, put.status, put.text)
+		put = w.as("If-Match", "*").do("PUT", nightly, fmt.Sprintf(c.rule, second, "***", "X-Other", "seen"))
+		require.Equal(t, http.StatusOK, put.status, "the host of the URL, named or not: %s", put.text)
+		raw, err := w.db.Collection("periodic_rules").FindOne(t.Context(), bson.D{}).Raw()
+		require.NoError(t, err)
+		require.Equal(t, first, raw.Lookup("task", "args", "url").StringValue())
+	}
+}
+
 func TestCredentialsThatAJobSetsAreHidden(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,10 +1,12 @@
 package rest_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -52,6 +54,29 @@ func TestAJobOfAllTenantsIsOnlyForTokensOfAllTenants(t *testing.T) {
 	none.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "later"}`)
 	first := seen.next()
 	require.Equal(t, "-/mail/later", first.data["task_id"], "the stop of the job is no event for this token")
+}
+
+func TestOldLivesOfAJobOfAllTenantsStayHidden(t *testing.T) {
+	t.Parallel()
+	w := guarded(t)
+	all, none := w.with(access.Operator), w.with(access.Operator, model.NoTenant)
+	const job, task = "/api/v1/bulk/-/k", "/api/v1/tasks/-/mscheduler.bulk/k"
+	all.as("Idempotency-Key", "k").ok("POST", "/api/v1/bulk", `{"action": "cancel", "filter": {"type": "secret.type"}}`)
+	all.ok("POST", job+"/stop", "")
+	old := fmt.Sprintf("%.0f", all.ok("GET", task, "")["generation"])
+	all.ok("POST", task+"/retry", "")
+	_, err := w.db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: "-/mscheduler.bulk/k"}}) // the key is free
+	require.NoError(t, err)
+	require.Equal(t, http.StatusAccepted, none.as("Idempotency-Key", "k").do("POST", "/api/v1/bulk", `{"action": "cancel", "filter": {"type": "mail"}}`).status)
+
+	lives := none.ok("GET", task+"/lives", "")["tasks"]
+	require.Len(t, lives, 1)
+	require.NotContains(t, fmt.Sprint(lives), "secret.type")
+	require.Len(t, all.ok("GET", task+"/lives", "")["tasks"], 2)
+	none.fails(http.StatusNotFound, "GET", task+"?generation="+old, "")
+	none.fails(http.StatusNotFound, "POST", task+"/redeliver?generation="+old, "")
+	require.Equal(t, "Cancelled", all.ok("GET", task+"?generation="+old, "")["status"])
+	require.Equal(t, "New", none.ok("GET", task+fmt.Sprintf("?generation=%.0f", at(lives, "0.generation")), "")["status"])
 }
 
 func TestTasksThatNoWorkerRunsAreLeftToTheirFlows(t *testing.T) {

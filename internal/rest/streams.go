@@ -253,7 +253,7 @@ func (s *API) appendNodes(ctx context.Context, in *struct {
 		return nil, input.Under("body", err)
 	}
 	if err = errors.Join(flow.ValidateAppend(in.Scene, in.Group, spec.Nodes...), builtin.CheckNodes(spec.Nodes)); err == nil {
-		err = s.setCallback(ctx, &in.StreamPath, &in.Body.form.called)
+		err = s.callbackOfAppend(ctx, &in.StreamPath, &in.Body.form.called)
 	}
 	var ids []string
 	if err == nil {
@@ -275,6 +275,21 @@ func inAppend(err error) error {
 	})
 }
 
+// callbackOfAppend is [API.setCallback] before an append: whoever is called hears of each node, also of one that
+// is PENDING at once. A stream that refuses the append keeps the callback that it has.
+func (s *API) callbackOfAppend(ctx context.Context, in *StreamPath, c *called) error {
+	if c.Callback != nil {
+		doc, err := s.flows.Get(ctx, in.named().id)
+		switch {
+		case err == nil && doc.Closed:
+			return fmt.Errorf("appending to the stream %s: %w", doc.ID, flow.ErrClosed)
+		case err != nil && !errors.Is(err, flow.ErrNotFound):
+			return err
+		}
+	}
+	return s.setCallback(ctx, in, c)
+}
+
 // setCallback sets who is called about a stream, if the request says that.
 func (s *API) setCallback(ctx context.Context, in *StreamPath, c *called) error {
 	if c.Callback == nil {
@@ -286,6 +301,9 @@ func (s *API) setCallback(ctx context.Context, in *StreamPath, c *called) error 
 	spec, err := (&form.Flow{Callback: c.Callback, Ext: c.Ext}).Spec()
 	if err == nil {
 		_, err = s.flows.SetCallback(ctx, in.Scene, in.Group, spec.Callback, spec.Ext)
+	}
+	if err == nil {
+		donePart(ctx)
 	}
 	return err
 }

@@ -13,6 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/rest"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
@@ -230,4 +232,49 @@ func TestARequestSetsWhoIsCalledAboutAStream(t *testing.T) {
 	require.NotNil(t, callback())
 	w.ok("POST", stream+"/open", `{"callback": {}}`)
 	require.Nil(t, callback())
+}
+
+func TestARefusedAppendLeavesTheCallbackOfItsStream(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const stream = streamsAt + "/s/g"
+	const body = `{"nodes": [{"type": "t"}], "callback": {"error": {"url": "http://127.0.0.1:1/%s"}}}`
+	w.ok("POST", stream+"/nodes", fmt.Sprintf(body, "first"))
+	w.ok("POST", stream+"/cancel", "")
+	require.Contains(t, w.fails(http.StatusConflict, "POST", stream+"/nodes", fmt.Sprintf(body, "second"))[""], "the stream is closed")
+	flows, err := flow.New(flow.Config{Database: w.db})
+	require.NoError(t, err)
+	doc, err := flows.Get(t.Context(), "s/g")
+	require.NoError(t, err)
+	require.Equal(t, "http://127.0.0.1:1/first", doc.Callback.Error.URL)
+	require.Equal(t, "refused", at(w.audit("?operation=append-nodes")[0], "outcome"))
+}
+
+// Somebody closes the stream between the two writes of the request.
+func TestTheAuditDoesNotCallRefusedWhatWasDoneInPart(t *testing.T) {
+	t.Parallel()
+	px := testdb.Behind(t)
+	db := testdb.Through(t, px)
+	w := newWorld(t, func(c *rest.Config) { c.Database = db })
+	const stream = streamsAt + "/s/g"
+	w.ok("POST", stream+"/nodes", `{"nodes": [{"type": "t"}]}`)
+	trap := px.Set(proxy.Rule{Command: "update", Collection: "flows", Contains: "/alarm", Do: proxy.HoldAfter})
+	answered := make(chan answer, 1)
+	go func() {
+		answered <- w.do("POST", stream+"/nodes", `{"nodes": [{"type": "t"}], "callback": {"error": {"url": "http://127.0.0.1:1/alarm"}}}`)
+	}()
+	<-trap.Hit()
+	flows, err := flow.New(flow.Config{Database: db})
+	require.NoError(t, err)
+	_, err = flows.Cancel(t.Context(), "s/g", "enough")
+	require.NoError(t, err)
+	trap.Release()
+	require.Equal(t, http.StatusConflict, (<-answered).status)
+	doc, err := flows.Get(t.Context(), "s/g")
+	require.NoError(t, err)
+	require.Equal(t, "http://127.0.0.1:1/alarm", doc.Callback.Error.URL)
+	e := w.audit("?operation=append-nodes")[0]
+	require.Equal(t, "failed", at(e, "outcome"))
+	require.EqualValues(t, http.StatusConflict, at(e, "status"))
+	require.Contains(t, at(e, "reason"), "the stream is closed")
 }

@@ -114,6 +114,9 @@ func (s *API) redeliver(ctx context.Context, in *struct {
 	TaskPath
 	Generation int64 `query:"generation" minimum:"0" doc:"a past life; 0 = the newest"`
 }) (*sentAnswer, error) {
+	if err := s.mayRead(ctx, grantOf(ctx), in.id(), in.Generation); err != nil {
+		return nil, err
+	}
 	delivery, err := s.admin.Redeliver(ctx, in.id(), in.Generation)
 	return &sentAnswer{Status: http.StatusOK, Body: sentOf(delivery)}, err
 }

@@ -171,6 +171,9 @@ func (s *API) getTask(ctx context.Context, in *struct {
 		rev, _ := raw.Lookup("rev").AsInt64OK()
 		return answerRaw(raw, rev)
 	}
+	if err := s.mayRead(ctx, grantOf(ctx), in.id(), in.Generation); err != nil {
+		return nil, err
+	}
 	t, err := s.admin.Get(ctx, in.id(), in.Generation)
 	if err != nil {
 		return nil, err
@@ -208,6 +211,9 @@ func (s *API) listLives(ctx context.Context, in *struct {
 	}
 	unread := store.Unread{}
 	for _, raw := range lives {
+		if hidden(grantOf(ctx), raw) {
+			continue
+		}
 		t, err := store.Decode(raw)
 		if err != nil {
 			generation, _ := raw.Lookup("generation").AsInt64OK()

@@ -161,6 +161,7 @@ func (s *API) sendBatch(ctx context.Context, in *struct {
 		out.Body.Tasks[i].Sent = sentOf(stored[i])
 		if some != nil && some.Failed[i] != nil {
 			out.Body.Tasks[i].Error = s.problem(some.Failed[i]).Error()
+			unfinished(ctx)
 		}
 	}
 	return out, nil

@@ -45,9 +45,10 @@ func Keep(box *secret.Box, s schedule.Spec, stored *schedule.Rule) (schedule.Spe
 		s.Args, err = keptArgs(&s, stored)
 	case old.HTTP != nil:
 		target := *s.HTTP
-		target.URL = secret.KeepURL(target.URL, old.HTTP.URL)
+		was := secret.CalleeOf(old.HTTP.URL, old.HTTP.Headers)
+		target.URL = secret.CalleeOf(target.URL, target.Headers).KeepURL(was)
 		target.Keys = box.KeepKeys(target.Keys, old.HTTP.Keys)
-		target.Headers, err = box.KeepHeaders("http.headers", target.Headers, old.HTTP.Headers, secret.Elsewhere(target.URL, old.HTTP.URL))
+		target.Headers, err = box.KeepHeaders("http.headers", target.Headers, old.HTTP.Headers, secret.CalleeOf(target.URL, target.Headers).Elsewhere(was))
 		s.HTTP = &target
 	}
 	return s, err

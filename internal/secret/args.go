@@ -6,9 +6,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -57,12 +55,13 @@ func GivenInArgs(args, stored bson.RawValue) (names []string) {
 // arguments have no url, for any other arguments. Errors are model.ErrInvalid and name the field.
 func KeepArgs(typ string, args, stored bson.RawValue) (bson.RawValue, error) {
 	doc, was := document(args), document(stored)
+	callee := Callee{URL: CalledURL(typ, stored), hosts: hostsIn(was)} // as it is stored
 	known := http.Header{}
 	eachCredential(was, func(name, v string) string { known.Set(name, v); return v })
 	var errs []error
 	if callsURL(typ) {
 		edit(doc, func(_, url string) string {
-			url = KeepURL(url, CalledURL(typ, stored))
+			url = Callee{url, hostsIn(doc)}.KeepURL(callee)
 			errs = append(errs, WholeURL("args.url", url))
 			return url
 		}, "url")
@@ -100,36 +99,11 @@ func CalledURL(typ string, args bson.RawValue) string {
 // otherArgs says what would get the credentials of the stored arguments, if that is not the same.
 func otherArgs(args, stored bson.D) string {
 	to, is := field(args, "url").(string)
-	if was, had := field(stored, "url").(string); is && had {
-		return Elsewhere(to, was)
-	}
-	if !bytes.Equal(without(args, "headers"), without(stored, "headers")) {
+	was, had := field(stored, "url").(string)
+	if (!is || !had) && !bytes.Equal(without(args, "headers"), without(stored, "headers")) {
 		return "other arguments"
 	}
-	return ""
-}
-
-// Elsewhere says of an address whether it has another scheme, host or port than the stored one; "" =
-// it has not.
-func Elsewhere(to, stored string) string {
-	a, err := origin(to)
-	if b, err2 := origin(stored); err == nil && err2 == nil && a == b {
-		return ""
-	}
-	return "a new host"
-}
-
-// origin is the scheme, the host and the port of an address, as every spelling has them.
-func origin(address string) (string, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "", err
-	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port, nil
+	return Callee{to, hostsIn(args)}.Elsewhere(Callee{was, hostsIn(stored)})
 }
 
 // document is a value as a document of its own; nil = it is none.

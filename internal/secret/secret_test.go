@@ -302,3 +302,49 @@ func TestHiddenCredentialsOfArgumentsAreKeptWhereNobodyElseGetsThem(t *testing.T
 		require.ErrorContains(t, err, c.says)
 	}
 }
+
+func TestTheHeaderHostIsAPartOfWhereCredentialsGo(t *testing.T) {
+	args := func(url, credential string, hosts ...string) bson.RawValue {
+		headers := bson.D{{Key: "Cookie", Value: credential}}
+		for i, host := range hosts {
+			headers = append(headers, bson.E{Key: []string{"Host", "host"}[i], Value: host})
+		}
+		doc := bson.D{{Key: "headers", Value: headers}}
+		if url != "" {
+			doc = append(doc, bson.E{Key: "url", Value: url})
+		}
+		data, err := bson.Marshal(doc)
+		require.NoError(t, err)
+		return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: data}
+	}
+	for _, c := range []struct {
+		url         string
+		given, were []string
+		same        bool
+	}{
+		{"http://h/", []string{"a"}, []string{"A"}, true},
+		{"http://h/", []string{"h"}, nil, true},
+		{"http://h/", []string{"H:80"}, nil, true},
+		{"http://[::1]/", []string{"[::1]:80"}, nil, true},
+		{"http://h:81/", []string{"h:81"}, nil, true},
+		{"http://h/", []string{""}, nil, true},
+		{"", []string{"a"}, []string{"a"}, true},
+		{"http://h:81/", []string{"h"}, nil, false},
+		{"http://h/", []string{"evil"}, nil, false},
+		{"http://h/", []string{"evil"}, []string{"a"}, false},
+		{"http://h/", []string{"a", "evil"}, []string{"a"}, false},
+		{"http://h/", []string{"evil", "a"}, []string{"a"}, false},
+		{"http://h/", nil, []string{"a"}, false},
+		{"http://h/", []string{"h@evil"}, nil, false},
+		{"http://h/", []string{"h/evil"}, nil, false},
+		{"", []string{"evil"}, []string{"a"}, false},
+		{"", []string{"evil"}, nil, false},
+	} {
+		_, err := KeepArgs("http", args(c.url, "***", c.given...), args(c.url, "old", c.were...))
+		if c.same {
+			require.NoError(t, err, c)
+		} else {
+			require.ErrorContains(t, err, "give the secret itself for a new host", c)
+		}
+	}
+}

@@ -24,7 +24,8 @@ type HTTPTarget struct {
 	URL string `json:"url"`
 	// Method defaults to POST with a body or in mode ASYNC, otherwise to GET.
 	Method string `json:"method,omitempty"`
-	// Headers of the request. Headers that begin with Mscheduler- are reserved for the worker.
+	// Headers of the request. Headers that begin with Mscheduler- are reserved for the worker, and Host has no
+	// placeholders.
 	// The values of Authorization, Proxy-Authorization, Cookie and X-Api-Key are never shown,
 	// and they are encrypted if a SecretKey is set.
 	Headers map[string]string `json:"headers,omitempty"`

@@ -138,6 +138,7 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, serving map
 		planned := slices.ContainsFunc(doc.Planned, func(pl repeat.Planned) bool { return pl.Do != stepplan.DoSend })
 		lost := now.Sub(doc.UpdatedAt) >= lostAfter && now.Sub(doc.PlanTime) >= lostAfter
 		foreign := there && t != nil && ofPlan(t) != doc.ID
+		var err error
 		switch {
 		case planned && !lost:
 			continue

@@ -50,7 +50,7 @@ type Execution struct {
 	Origin *model.Origin
 
 	args       bson.RawValue
-	checkpoint bson.RawValue
+	checkpoint atomic.Pointer[bson.RawValue] // that Restore reads; nil = none
 	hold       *execution
 	consumer   *Consumer
 	steps      finish.Book
@@ -69,7 +69,7 @@ func (e *Execution) Ext() json.RawMessage {
 }
 
 // Checkpoint saves v, at most 1 MiB as JSON, before it returns. The next execution of the task,
-// after an error, a lapse or a restart, reads it with [Execution.Restore]. If this execution no
+// after an error, a lapse or a restart, reads it with [Execution.Restore], and so does a local retry. If this execution no
 // longer holds the task, the error is [model.ErrFenced].
 func (e *Execution) Checkpoint(ctx context.Context, v any) error {
 	raw, err := codec.EncodeValue("checkpoint", v, input.MaxCheckpointBytes)
@@ -79,16 +79,21 @@ func (e *Execution) Checkpoint(ctx context.Context, v any) error {
 	if raw.Type == 0 {
 		raw.Type = bson.TypeNull
 	}
-	return e.consumer.store.Tasks.SaveCheckpoint(ctx, e.TaskID, e.hold.index, e.hold.execID, lifecycle.Wanted(e.hold.task) > 1, raw)
+	if err := e.consumer.store.Tasks.SaveCheckpoint(ctx, e.TaskID, e.hold.index, e.hold.execID, lifecycle.Wanted(e.hold.task) > 1, raw); err != nil {
+		return err
+	}
+	e.checkpoint.Store(&raw)
+	return nil
 }
 
-// Restore reads the checkpoint of the previous execution into dst, and returns false if there
-// is none. If a task needs several workers, each worker has its own checkpoint.
+// Restore reads the last checkpoint of the task, of this execution or of an earlier one, into dst, and returns false if
+// there is none. If a task needs several workers, each worker has its own checkpoint.
 func (e *Execution) Restore(dst any) (bool, error) {
-	if e.checkpoint.Type == 0 || e.checkpoint.Type == bson.TypeNull {
+	c := e.checkpoint.Load()
+	if c == nil || c.Type == bson.TypeNull {
 		return false, nil
 	}
-	return true, codec.DecodeValue(e.checkpoint, dst)
+	return true, codec.DecodeValue(*c, dst)
 }
 
 // Progress reports the handler's progress: percent from 0 to 100, and a message of at most 4

@@ -237,11 +237,15 @@ func (x *execution) begun() bool {
 
 func (c *Consumer) executionFor(x *execution) *Execution {
 	t := x.task
-	return &Execution{
+	e := &Execution{
 		TaskID: t.ID, Key: t.Key, Type: t.Type, Tenant: t.Tenant, Creator: t.Creator, Category: t.Category,
 		ID: input.ExecutionID(t, x.execID), Handle: input.HandleOf(t, x.execID).String(), Token: model.Token{Generation: t.Generation, Rev: t.Rev},
 		Attempt: x.attempt, Errors: t.ErrorCount, LastError: t.ErrorInfo,
 		Deadline: x.entry().Deadline, DueAt: x.dueAt, Origin: t.Origin,
-		args: t.Args, checkpoint: lifecycle.CheckpointOf(t, c.cfg.WorkerID), hold: x, consumer: c,
+		args: t.Args, hold: x, consumer: c,
 	}
+	if saved := lifecycle.CheckpointOf(t, c.cfg.WorkerID); saved.Type != 0 {
+		e.checkpoint.Store(&saved)
+	}
+	return e
 }

@@ -107,7 +107,7 @@ func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err er
 			over = append(over, w.unreadable())
 			continue
 		}
-		if t != nil && t.Generation < w.generation {
+		if now := lives[w.id]; t != nil && t.Generation < w.generation && now != nil && now.Generation >= w.generation {
 			continue // a majority does not have the life yet
 		}
 		if t == nil || t.Generation != w.generation {

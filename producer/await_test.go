@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -100,6 +101,16 @@ func TestAwaitOfWhatDoesNotExistIsNotFound(t *testing.T) {
 	s := b.send(mail{}, Key("k"))
 	require.ErrorIs(t, (<-b.awaiting(Sent{ID: "-/mail/other"})).err, ErrNotFound)
 	require.ErrorIs(t, (<-b.awaiting(Sent{ID: s.ID, Generation: s.Generation - 1})).err, ErrNotFound)
+	require.ErrorIs(t, (<-b.awaiting(Sent{ID: s.ID, Generation: s.Generation + 1})).err, ErrNotFound, "of a transaction that was aborted")
+}
+
+// The user may have lost a privilege, or the server refuses the read concern. Nobody waits for ever.
+func TestAwaitOfADatabaseThatRefusesToReadIsAnError(t *testing.T) {
+	px := testdb.Behind(t)
+	b := setup(t, func(c *Config) { c.Database = testdb.Through(t, px) })
+	s := b.send(mail{})
+	px.Set(proxy.Rule{Command: "find", Collection: "tasks", Do: proxy.Refuse, Code: 13, Times: -1})
+	require.ErrorContains(t, (<-b.awaiting(s)).err, "refused by the proxy")
 }
 
 func TestAwaitRefusesWhatIsNotATaskOfTheType(t *testing.T) {

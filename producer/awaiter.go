@@ -19,6 +19,8 @@ const (
 	firstLook  = 50 * time.Millisecond
 	lastLook   = time.Second
 	lookFactor = 1.5
+	// mostRefusals in a row, and the server refuses the looks for good: a privilege is missing, say.
+	mostRefusals = 3
 	// maxLook bounds the ids of one query.
 	maxLook = 5_000
 )
@@ -43,6 +45,8 @@ type wait struct {
 type awaiter struct {
 	store *store.Store
 	log   zerolog.Logger
+
+	refused int // looks in a row that the server has refused
 
 	mu      sync.Mutex
 	waits   []*wait
@@ -152,7 +156,12 @@ func (a *awaiter) lookAt(due []*wait) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.cancel = nil
-	if err != nil && store.Classify(err) == store.Fatal {
+	if err != nil && store.Final(err) {
+		a.refused++
+	} else {
+		a.refused = 0
+	}
+	if store.Classify(err) == store.Fatal || a.refused >= mostRefusals {
 		over = due
 		for _, w := range due {
 			if w.task == nil && w.err == nil {

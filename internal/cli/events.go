@@ -20,7 +20,11 @@ type eventWriter struct {
 	closing, done chan struct{}
 }
 
-const maxEvents = 200_000
+const (
+	maxEvents = 200_000
+	// lastEvents is how long a reader has for what is waiting when the worker has stopped.
+	lastEvents = 5 * time.Second
+)
 
 func newEventWriter(w io.Writer) *eventWriter {
 	e := &eventWriter{waiting: make(chan *consumer.Event, maxEvents), closing: make(chan struct{}), done: make(chan struct{})}
@@ -37,10 +41,13 @@ func (e *eventWriter) take(ev consumer.Event) {
 	}
 }
 
-// close writes what is waiting and ends.
+// close writes what is waiting and ends, unless nobody reads it.
 func (e *eventWriter) close() {
 	close(e.closing)
-	<-e.done
+	select {
+	case <-e.done:
+	case <-time.After(lastEvents):
+	}
 }
 
 // run writes until close. When nobody reads any more, the encoder keeps the error, and what

@@ -90,9 +90,7 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 	listened := false // a process of ours runs the handler, and hears of signals
 	var ended *ending // nil = the execution has ended before
 	var late *lifecycle.LateError
-	var fenced *model.Task // as it refused the end
 	t, err := r.change(ctx, doing+" an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
-		fenced = t
 		_, w := h.Execution(t)
 		if w == nil {
 			return nil, model.ErrFenced
@@ -122,13 +120,6 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 			return past, nil
 		}
 	}
-	if errors.Is(err, model.ErrFenced) {
-		if stays, unknown := r.Store.Tasks.Stays(ctx, fenced); unknown != nil {
-			return nil, fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, unknown)
-		} else if !stays {
-			return r.finish(ctx, doing, h, out)
-		}
-	}
 	if err == nil && late != nil {
 		err = fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, late)
 	}
@@ -139,12 +130,6 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 	case store.InTransaction(ctx): // which may still be rolled back
 	case ended != nil:
 		r.ended(*ended)
-	case late == nil:
-		if stays, err := r.Store.Tasks.Stays(ctx, t); err != nil {
-			return nil, fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, err)
-		} else if !stays {
-			return r.finish(ctx, doing, h, out)
-		}
 	}
 	if listened {
 		// The handler still runs, for nothing. Its worker would find out at its next ping.

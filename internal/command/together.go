@@ -15,7 +15,7 @@ import (
 //	change ─▶ gathers ─▶ one read ─▶ rules ─▶ one command ─┬▶ written
 //	                        ▲                              ├▶ crossed by another's write: once more
 //	                        └──────────────────────────────┤
-//	                                                       └▶ held, refused, no answer: by itself, beside the others
+//	                                                       └▶ held, refused, unchanged, no answer: by itself, beside the others
 //
 // Nobody waits long because of somebody else. A rule must allow that it is asked again after it was carried out: the
 // answer to a command may be lost.
@@ -131,7 +131,7 @@ func (g *together) write(batch []*edit) (again []*edit) {
 		}
 		after, err := e.rule(before)
 		if err != nil || after == before {
-			e.answer(before, after, err)
+			g.alone(e) // it waits until a majority has what was read
 			continue
 		}
 		decided = append(decided, e)

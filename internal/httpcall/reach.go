@@ -119,6 +119,7 @@ func (r Reach) connections(list *Allow) *http.Transport {
 			return dialer.DialContext(ctx, network, address)
 		},
 		ForceAttemptHTTP2:     true,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second}, // or calls go on to a host that is gone
 		MaxIdleConns:          512,
 		MaxIdleConnsPerHost:   128,
 		IdleConnTimeout:       30 * time.Second,

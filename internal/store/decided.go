@@ -72,9 +72,10 @@ func (s *decided[D]) Planned(ctx context.Context, before time.Time, skip, limit 
 		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(indexPlanned).SetSkip(int64(skip)).SetLimit(int64(limit)))
 }
 
-// ByIDs reads documents by their ids. One that is there and cannot be read is nil. Index: _id.
+// ByIDs reads documents by their ids, as a failover cannot undo them: an end may be told of which they already know. One
+// that is there and cannot be read is nil. Index: _id.
 func (s *decided[D]) ByIDs(ctx context.Context, ids []string) (map[string]D, error) {
-	found, unread, err := s.read(ctx, "reading "+s.many, bson.D{d("_id", in(ids))}, options.Find())
+	found, unread, err := s.readIn(ctx, s.durable(s.coll), "reading "+s.many, bson.D{d("_id", in(ids))}, options.Find())
 	out := make(map[string]D, len(found))
 	for _, doc := range found {
 		out[s.ID(doc)] = doc

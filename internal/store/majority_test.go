@@ -364,6 +364,10 @@ func TestWhatIsFinalIsReadWhereAFailoverCannotUndoIt(t *testing.T) {
 			require.Equal(t, []bool{false}, applied)
 			return err
 		}},
+		{"documents that know of an end", 0, func() error {
+			_, err := s.Flows.ByIDs(t.Context(), []string{"f"})
+			return err
+		}},
 		{"the ends that a look finds", 0, func() error {
 			return s.Ask(t.Context(), "looking", s.Tasks.OutboxQuestions(kind, now, now, 10, func(*store.OutboxLife, bool) {})...)
 		}},

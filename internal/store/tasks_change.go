@@ -229,7 +229,8 @@ func (s *Tasks) upsertNew(ctx context.Context, tasks []*model.Task, exists []boo
 }
 
 // Change reads a task, lets decide say what becomes of it and writes that, again until
-// nobody interferes. decide returns its argument when nothing is to change. Before a new
+// nobody interferes. decide returns its argument when nothing is to change; that, and what decide refuses, is answered
+// when a majority has the task as it was read. Before a new
 // life begins the old one is copied to the history, ended or waiting for its retry. It is
 // safe in the caller's transaction. It waits while another client holds the task. Index: _id.
 func (s *Tasks) Change(ctx context.Context, id string, decide func(*model.Task) (*model.Task, error)) (before, after *model.Task, err error) {
@@ -282,7 +283,12 @@ func (s *Tasks) change(ctx context.Context, id string, decide func(*model.Task) 
 		}
 		after, err = decide(before)
 		if err != nil || after == before {
-			return before, after, err
+			if stays, unknown := s.Stays(ctx, before); unknown != nil {
+				return nil, nil, unknown
+			} else if stays {
+				return before, after, err
+			}
+			continue
 		}
 		applied, err := write(Write{Before: before, After: after})
 		if err != nil {

@@ -6,6 +6,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -51,6 +52,8 @@ type Watcher struct {
 	rested chan struct{} // the worker has found nothing more to do
 	looked atomic.Bool   // it has so once
 	open   atomic.Pointer[Ranks]
+	// refused: the log says that the database refuses change streams.
+	refused atomic.Bool
 }
 
 const (
@@ -110,14 +113,26 @@ func (w *Watcher) Loop(ctx context.Context) {
 		err := w.watchOnce(ctx)
 		w.cfg.Health.Report(err)
 		if err != nil && ctx.Err() == nil {
-			w.cfg.Log.Debug().Err(err).Msg("the change stream ended; polling until it is open again")
 			w.cfg.Tell("polling: " + err.Error())
+			if unopened := (*unopenedError)(nil); errors.As(err, &unopened) && store.Final(err) { // a privilege is missing, say
+				if !w.refused.Swap(true) {
+					w.cfg.Log.Warn().Err(err).Msg("the database refuses change streams; polling")
+				}
+				clock.Pause(ctx, SeatRetry)
+				continue
+			}
+			w.cfg.Log.Debug().Err(err).Msg("the change stream ended; polling until it is open again")
 			wait.Sleep(ctx)
 			continue
 		}
 		wait.Reset()
 	}
 }
+
+// unopenedError is why a change stream could not be opened.
+type unopenedError struct{ error }
+
+func (e *unopenedError) Unwrap() error { return e.error }
 
 // watchOnce takes a seat, watches until the turn is over or the worker gets busy, and
 // gives the seat back. Without streams or seats it waits.
@@ -165,7 +180,7 @@ func (w *Watcher) watch(ctx context.Context, types []string, seat *store.Seat) (
 	defer cancel()
 	stream, err := w.cfg.Store.Watch(ctx, types, w.cfg.Only)
 	if err != nil {
-		return false, err
+		return false, &unopenedError{err}
 	}
 	defer func() {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -102,15 +103,24 @@ func (g *Gate) freeNow(ctx context.Context, permits []lifecycle.Permit) error {
 	if err != nil && !errors.Is(err, store.ErrHeld) { // then the others are free
 		return err
 	}
+	of := make(map[store.LimitOf]bool, len(permits))
+	for _, p := range permits {
+		of[store.LimitOf{Type: p.Type, Key: p.Key}] = true
+	}
+	return cmp.Or(g.freed(ctx, of), err)
+}
+
+// freed looks at what waits for the limits, which have room now.
+func (g *Gate) freed(ctx context.Context, limits map[store.LimitOf]bool) error {
 	keys := map[string][]store.LimitOf{}
 	woken := false
-	for _, p := range permits {
-		of := store.LimitOf{Type: p.Type, Key: p.Key}
+	for of, has := range limits {
 		switch {
-		case p.Key == "":
-			woken = g.roomy(p.Type) || woken
-		case !slices.Contains(keys[p.Type], of):
-			keys[p.Type] = append(keys[p.Type], of)
+		case !has:
+		case of.Key == "":
+			woken = g.roomy(of.Type) || woken
+		default:
+			keys[of.Type] = append(keys[of.Type], of)
 		}
 	}
 	if woken {
@@ -123,7 +133,7 @@ func (g *Gate) freeNow(ctx context.Context, permits []lifecycle.Permit) error {
 			}
 		}
 	}
-	return err
+	return nil
 }
 
 func (g *Gate) report(err error, doing string) {

@@ -135,10 +135,11 @@ func (g *Gate) pace() lifecycle.Pace {
 }
 
 // returnStarts gives back those that nobody will use, as far as nobody has reserved later
-// ones: of a rate of one an hour each counts. What is left free behind starts stays so.
+// ones: of a rate of one an hour each counts. What is left free behind starts stays so. Those that
+// wait for the next start may begin with the one that came back, so they are looked at.
 func (g *Gate) returnStarts(ctx context.Context, starts []start) error {
 	slices.SortFunc(starts, func(a, b start) int { return b.at.Compare(a.at) })
-	now, over := g.store.Clock.Now(), map[store.LimitOf]bool{}
+	now, over, back := g.store.Clock.Now(), map[store.LimitOf]bool{}, map[store.LimitOf]bool{}
 	for _, s := range starts {
 		if over[s.of] || s.next.Before(now) {
 			continue
@@ -148,6 +149,7 @@ func (g *Gate) returnStarts(ctx context.Context, starts []start) error {
 			return err
 		}
 		over[s.of] = !returned
+		back[s.of] = back[s.of] || returned
 	}
-	return nil
+	return g.freed(ctx, back)
 }

@@ -85,3 +85,36 @@ func TestWhereReadingTheClockDoesNotHelpItIsReadEverMoreRarely(t *testing.T) {
 	require.False(t, p.doubts(time.Hour+firstReread, false))
 	require.True(t, p.doubts(time.Hour+firstReread, true))
 }
+
+// Of a rate of one an hour, a start that nobody used is the only one that there is for an hour. Whoever waits for the next
+// one must hear of it.
+func TestAStartThatComesBackIsForThoseThatWait(t *testing.T) {
+	db := testdb.New(t)
+	st, err := store.Open(store.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, st.Ready(t.Context()))
+	require.NoError(t, st.ReadClock(t.Context()))
+	types := tasktypes.New(st)
+	var woken atomic.Int64
+	g := New(st, types, zerolog.Nop(), func() { woken.Add(1) })
+	t.Cleanup(g.Close)
+	require.NoError(t, st.Types.Put(t.Context(), &model.TaskType{Code: sweptType, RateLimit: &model.RateLimit{Count: 1, Per: time.Hour}}))
+	require.NoError(t, types.Fresh(t.Context(), 0))
+	admit := func(key string) map[*model.Task]Grant {
+		task := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: key}, st.Clock.Now())
+		admitted, err := g.Admit(t.Context(), []*model.Task{task}, key, nil)
+		require.NoError(t, err)
+		return admitted.Granted
+	}
+	first := admit("a")
+	require.Len(t, first, 1)
+	require.Empty(t, admit("b"))
+	require.True(t, g.Waiting(sweptType))
+	for _, grant := range first {
+		g.Return(grant)
+	}
+	require.NoError(t, g.Wait(t.Context()))
+	require.False(t, g.Waiting(sweptType))
+	require.Positive(t, woken.Load())
+	require.Len(t, admit("b"), 1)
+}

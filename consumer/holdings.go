@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/fetchplan"
-	"github.com/mscheduler/mscheduler/internal/store"
 )
 
 // holdings are all executions of this process: those that wait for a slot, those that
@@ -28,7 +27,7 @@ type holdings struct {
 	started  uint64        // handlers ever started
 	lastMove time.Duration // monotonic: when one was last started or the buffer was filled
 	slots    int
-	released func(reopened bool)   // called when kept slots are free; see handlerReturned
+	released func(reopened bool)   // called when kept slots or promised ones are free; see handlerReturned
 	limits   func(typ string) bool // whether a type is limited over the fleet
 }
 
@@ -252,7 +251,7 @@ func (h *holdings) ofLimited(typ string) int {
 
 // free gives back n slots of executions of the handler's type. The caller holds mu.
 func (h *holdings) free(of *handler, n int) (reopened bool) {
-	reopened = of.limit > 0 && h.byType[of.typ] >= of.limit
+	reopened = h.isFull(of)
 	h.running -= n
 	h.byType[of.typ] -= n
 	h.signal()
@@ -423,21 +422,27 @@ func (h *holdings) count() counts {
 	return counts{buffered: len(h.buffer) + h.promised, running: h.running, all: len(h.all), planned: planned, started: h.started}
 }
 
-// promise reserves slots, and places below the limits of types, for claims apart from the
-// fetches. release gives them back.
-func (h *holdings) promise(writes []store.Write) (release func()) {
-	change := func(by int) {
+// promise reserves slots, and places below the limits of the handlers' types, for claims apart from the
+// fetches: one for each handler. release gives them back.
+func (h *holdings) promise(claims []*handler) (release func()) {
+	change := func(by int) (reopened bool) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.promised += by * len(writes)
-		for _, w := range writes {
-			h.byType[w.After.Type] += by
+		h.promised += by * len(claims)
+		for _, of := range claims {
+			full := h.isFull(of)
+			h.byType[of.typ] += by
+			reopened = reopened || full && !h.isFull(of)
 		}
 		h.signal()
+		return reopened
 	}
 	change(1)
-	return func() { change(-1) }
+	return func() { h.released(change(-1)) }
 }
+
+// isFull reports whether the type is at its limit, so that no fetch looks for it. The caller holds mu.
+func (h *holdings) isFull(of *handler) bool { return of.limit > 0 && h.byType[of.typ] >= of.limit }
 
 // room is how many more executions of a type may be claimed; limit 0 = no limit.
 func (h *holdings) room(typ string, limit int) int {

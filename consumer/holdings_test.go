@@ -47,6 +47,31 @@ func TestATypesRoomCountsWhatWaitsAndWhatRuns(t *testing.T) {
 	gone(t, h, h.next(0), false) // its type has no limit
 }
 
+func TestOnlyAPromiseThatFreesAPlaceReopensItsType(t *testing.T) {
+	single, free := &handler{typ: "a", limit: 1}, &handler{typ: "b"}
+	for name, c := range map[string]struct {
+		promised []*handler
+		won      []*execution
+		reopened bool
+	}{
+		"lost":                 {promised: []*handler{free, single}, reopened: true},
+		"won":                  {promised: []*handler{single}, won: held(single)},
+		"below the limit":      {promised: []*handler{{typ: "c", limit: 2}}},
+		"of types without one": {promised: []*handler{free, free}},
+		"nothing":              {},
+	} {
+		h := newHoldings(2)
+		var told []bool
+		h.released = func(reopened bool) { told = append(told, reopened) }
+		release := h.promise(c.promised)
+		require.Equal(t, len(c.promised), h.count().buffered, name)
+		h.add(c.won, 0, time.Time{})
+		release()
+		require.Equal(t, len(c.won), h.count().buffered, name)
+		require.Equal(t, []bool{c.reopened}, told, name)
+	}
+}
+
 func TestWhatNeverStartedIsTakenBackOnce(t *testing.T) {
 	h, typ := newHoldings(1), &handler{typ: "a", limit: 5}
 	xs := held(typ, typ, typ)

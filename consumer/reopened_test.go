@@ -1,0 +1,33 @@
+package consumer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// The claim of the held task has the one place of its type while the others are looked for.
+func TestAPlaceThatAHeldTaskHadGoesToTheNextTask(t *testing.T) {
+	virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+		setup, _ := preparedAt(t, uri, db)
+		crew, start := crewAt(t, uri, db, 1, Config{}, nil)
+		typ, g := model.NewType[int, int]("single"), newGauge(99)
+		require.NoError(t, Handle(crew[0].Consumer, typ, func(context.Context, *Task[int]) (int, error) {
+			g.during(func() {})
+			return 0, nil
+		}, MaxConcurrency(1)))
+		due := setup.store.Clock.Now().Add(time.Minute)
+		putMany(t, setup, map[string]int{typ.Name(): 100}, at(due))
+		start()
+		<-time.After(55 * time.Second) // it has a stream, and polls rarely
+		holdTask(t, db, model.TaskID("", typ.Name(), "0"))
+		g.await(t)
+		require.Less(t, setup.store.Clock.Now().Sub(due), 10*time.Second)
+		require.Equal(t, 1, g.most)
+	})
+}

@@ -95,13 +95,15 @@ func (h *holdings) keepForStart(of *handler, n int) (given int) {
 
 // unwait is for an execution that waited and will not begin. A slot that was set aside for it stays its own
 // until its end is written. The caller holds mu.
-func (h *holdings) unwait(x *execution) {
+func (h *holdings) unwait(x *execution) (reopened bool) {
 	if x.slot == setAside {
 		x.slot = keepsSlot
 		h.aside--
-		return
+		return false
 	}
+	reopened = h.isFull(x.h)
 	h.byType[x.h.typ]--
+	return reopened
 }
 
 // startDue lets those start whose time has come, before all that wait for a slot, since it
@@ -181,8 +183,8 @@ func (h *holdings) takeBuffer() []*execution {
 	return xs
 }
 
-// unbuffer takes one that has not started; false when it has.
-func (h *holdings) unbuffer(x *execution) bool {
+// unbuffer takes one that has not started; taken is false when it has. reopened means that its type was at its limit.
+func (h *holdings) unbuffer(x *execution) (taken, reopened bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if i := slices.Index(h.buffer, x); i >= 0 {
@@ -190,10 +192,9 @@ func (h *holdings) unbuffer(x *execution) bool {
 	} else if i := slices.Index(h.planned, x); i >= 0 {
 		h.planned = slices.Delete(h.planned, i, i+1)
 	} else {
-		return false
+		return false, false
 	}
-	h.unwait(x)
-	return true
+	return true, h.unwait(x)
 }
 
 // stalled says whether something waits for a slot and nothing has started for so long.

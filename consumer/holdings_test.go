@@ -77,9 +77,9 @@ func TestWhatNeverStartedIsTakenBackOnce(t *testing.T) {
 	xs := held(typ, typ, typ)
 	h.add(xs, 0, time.Time{})
 	running := h.next(0)
-	require.False(t, h.unbuffer(running), "it runs")
-	require.True(t, h.unbuffer(xs[1]))
-	require.False(t, h.unbuffer(xs[1]))
+	require.False(t, unbuffers(h, running), "it runs")
+	require.True(t, unbuffers(h, xs[1]))
+	require.False(t, unbuffers(h, xs[1]))
 	require.Equal(t, []*execution{xs[2]}, h.takeBuffer())
 	require.Empty(t, h.takeBuffer())
 	require.Equal(t, 4, h.room("a", 5), "only the running one counts")
@@ -125,6 +125,12 @@ func TestWhoWaitsForAChangeHearsOfIt(t *testing.T) {
 		change()
 		require.True(t, woken(ch))
 	}
+}
+
+// unbuffers is for an execution whose type is not at its limit.
+func unbuffers(h *holdings, x *execution) bool {
+	taken, reopened := h.unbuffer(x)
+	return taken && !reopened
 }
 
 // gone is for a handler that has returned.
@@ -320,7 +326,7 @@ func TestTheSlotOfAStartThatIsGivenUpIsFreedWhenItsEndIsWritten(t *testing.T) {
 		if all {
 			require.Equal(t, planned, h.takeBuffer())
 		} else {
-			require.True(t, h.unbuffer(planned[0]))
+			require.True(t, unbuffers(h, planned[0]))
 		}
 		waiting := others(other, 5, 1)
 		h.add(waiting, 0, now)

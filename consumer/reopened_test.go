@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -30,4 +31,23 @@ func TestAPlaceThatAHeldTaskHadGoesToTheNextTask(t *testing.T) {
 		require.Less(t, setup.store.Clock.Now().Sub(due), 10*time.Second)
 		require.Equal(t, 1, g.most)
 	})
+}
+
+func TestAPlaceIsLookedForAgainThatATaskHadWhichWasCancelledBeforeItsTurn(t *testing.T) {
+	c, _ := prepared(t, testdb.New(t))
+	h, other := c.handlerOf(quietType), &handler{typ: "other"}
+	h.limit = 2
+	slots := c.held.reserve(other, c.cfg.Concurrency)
+	tasks := []*model.Task{put(t, c, "a", nil), put(t, c, "b", nil)}
+	c.claiming.Lock()
+	out, err := c.claim(t.Context(), tasks, nil)
+	c.claiming.Unlock()
+	require.NoError(t, err)
+	require.Len(t, out.Won, 2)
+	for _, full := range []bool{true, false} {
+		woken(c.wake.look)
+		require.True(t, c.stop(c.held.buffer[0], ErrCancelled))
+		require.Equal(t, full, woken(c.wake.look), "no fetch looks for a type at its limit")
+	}
+	c.held.release(other, slots)
 }

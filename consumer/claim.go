@@ -85,7 +85,7 @@ func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome) {
 	if len(out.Held) == 0 {
 		return
 	}
-	release := c.held.promise(out.Held)
+	release := c.held.promise(c.handlersOf(out.Held))
 	tried := make(chan struct{})
 	if slices.ContainsFunc(out.Held, func(w store.Write) bool { return !c.store.ProbeLater(w.Before.ID) }) {
 		select {
@@ -95,10 +95,7 @@ func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome) {
 	}
 	c.apart.Go(func() {
 		defer close(tried)
-		defer func() {
-			release()
-			c.slotFreed()
-		}()
+		defer release()
 		apart := claim.Outcome{ExecID: out.ExecID, Stamp: out.Stamp, Grants: out.Grants, MayArrive: out.MayArrive}
 		if err := c.claimer.Write(ctx, out.Held, store.Patience, &apart); err == nil {
 			c.claimer.Abandon(ctx, &apart)
@@ -108,6 +105,15 @@ func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome) {
 		c.gate.Return(apart.Unused...)
 		c.settled(&apart)
 	})
+}
+
+// handlersOf returns the handler of each claim.
+func (c *Consumer) handlersOf(claims []store.Write) []*handler {
+	hs := make([]*handler, len(claims))
+	for i, w := range claims {
+		hs[i] = c.handlerOf(w.After.Type)
+	}
+	return hs
 }
 
 // awaitApart waits for claims that ran out of time a moment ago. Known to be held are those whose

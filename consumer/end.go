@@ -75,8 +75,11 @@ func (c *Consumer) stop(x *execution, cause error) bool {
 	if !x.cancel(cause) {
 		return false
 	}
-	if c.held.unbuffer(x) {
+	if taken, reopened := c.held.unbuffer(x); taken {
 		c.end(x, x.unstarted(cause))
+		if reopened {
+			c.wake.now()
+		}
 		c.slotFreed()
 	}
 	return true

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/fetchplan"
-	"github.com/mscheduler/mscheduler/internal/store"
 )
 
 // holdings are all executions of this process: those that wait for a slot, those that
@@ -28,7 +27,7 @@ type holdings struct {
 	started  uint64        // handlers ever started
 	lastMove time.Duration // monotonic: when one was last started or the buffer was filled
 	slots    int
-	released func(reopened bool)   // called when kept slots are free; see handlerReturned
+	released func(reopened bool)   // called when kept slots or promised ones are free; see handlerReturned
 	limits   func(typ string) bool // whether a type is limited over the fleet
 }
 
@@ -96,13 +95,15 @@ func (h *holdings) keepForStart(of *handler, n int) (given int) {
 
 // unwait is for an execution that waited and will not begin. A slot that was set aside for it stays its own
 // until its end is written. The caller holds mu.
-func (h *holdings) unwait(x *execution) {
+func (h *holdings) unwait(x *execution) (reopened bool) {
 	if x.slot == setAside {
 		x.slot = keepsSlot
 		h.aside--
-		return
+		return false
 	}
+	reopened = h.isFull(x.h)
 	h.byType[x.h.typ]--
+	return reopened
 }
 
 // startDue lets those start whose time has come, before all that wait for a slot, since it
@@ -182,8 +183,8 @@ func (h *holdings) takeBuffer() []*execution {
 	return xs
 }
 
-// unbuffer takes one that has not started; false when it has.
-func (h *holdings) unbuffer(x *execution) bool {
+// unbuffer takes one that has not started; taken is false when it has. reopened means that its type was at its limit.
+func (h *holdings) unbuffer(x *execution) (taken, reopened bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if i := slices.Index(h.buffer, x); i >= 0 {
@@ -191,10 +192,9 @@ func (h *holdings) unbuffer(x *execution) bool {
 	} else if i := slices.Index(h.planned, x); i >= 0 {
 		h.planned = slices.Delete(h.planned, i, i+1)
 	} else {
-		return false
+		return false, false
 	}
-	h.unwait(x)
-	return true
+	return true, h.unwait(x)
 }
 
 // stalled says whether something waits for a slot and nothing has started for so long.
@@ -252,7 +252,7 @@ func (h *holdings) ofLimited(typ string) int {
 
 // free gives back n slots of executions of the handler's type. The caller holds mu.
 func (h *holdings) free(of *handler, n int) (reopened bool) {
-	reopened = of.limit > 0 && h.byType[of.typ] >= of.limit
+	reopened = h.isFull(of)
 	h.running -= n
 	h.byType[of.typ] -= n
 	h.signal()
@@ -423,21 +423,27 @@ func (h *holdings) count() counts {
 	return counts{buffered: len(h.buffer) + h.promised, running: h.running, all: len(h.all), planned: planned, started: h.started}
 }
 
-// promise reserves slots, and places below the limits of types, for claims apart from the
-// fetches. release gives them back.
-func (h *holdings) promise(writes []store.Write) (release func()) {
-	change := func(by int) {
+// promise reserves slots, and places below the limits of the handlers' types, for claims apart from the
+// fetches: one for each handler. release gives them back.
+func (h *holdings) promise(claims []*handler) (release func()) {
+	change := func(by int) (reopened bool) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.promised += by * len(writes)
-		for _, w := range writes {
-			h.byType[w.After.Type] += by
+		h.promised += by * len(claims)
+		for _, of := range claims {
+			full := h.isFull(of)
+			h.byType[of.typ] += by
+			reopened = reopened || full && !h.isFull(of)
 		}
 		h.signal()
+		return reopened
 	}
 	change(1)
-	return func() { change(-1) }
+	return func() { h.released(change(-1)) }
 }
+
+// isFull reports whether the type is at its limit, so that no fetch looks for it. The caller holds mu.
+func (h *holdings) isFull(of *handler) bool { return of.limit > 0 && h.byType[of.typ] >= of.limit }
 
 // room is how many more executions of a type may be claimed; limit 0 = no limit.
 func (h *holdings) room(typ string, limit int) int {

@@ -47,14 +47,39 @@ func TestATypesRoomCountsWhatWaitsAndWhatRuns(t *testing.T) {
 	gone(t, h, h.next(0), false) // its type has no limit
 }
 
+func TestOnlyAPromiseThatFreesAPlaceReopensItsType(t *testing.T) {
+	single, free := &handler{typ: "a", limit: 1}, &handler{typ: "b"}
+	for name, c := range map[string]struct {
+		promised []*handler
+		won      []*execution
+		reopened bool
+	}{
+		"lost":                 {promised: []*handler{free, single}, reopened: true},
+		"won":                  {promised: []*handler{single}, won: held(single)},
+		"below the limit":      {promised: []*handler{{typ: "c", limit: 2}}},
+		"of types without one": {promised: []*handler{free, free}},
+		"nothing":              {},
+	} {
+		h := newHoldings(2)
+		var told []bool
+		h.released = func(reopened bool) { told = append(told, reopened) }
+		release := h.promise(c.promised)
+		require.Equal(t, len(c.promised), h.count().buffered, name)
+		h.add(c.won, 0, time.Time{})
+		release()
+		require.Equal(t, len(c.won), h.count().buffered, name)
+		require.Equal(t, []bool{c.reopened}, told, name)
+	}
+}
+
 func TestWhatNeverStartedIsTakenBackOnce(t *testing.T) {
 	h, typ := newHoldings(1), &handler{typ: "a", limit: 5}
 	xs := held(typ, typ, typ)
 	h.add(xs, 0, time.Time{})
 	running := h.next(0)
-	require.False(t, h.unbuffer(running), "it runs")
-	require.True(t, h.unbuffer(xs[1]))
-	require.False(t, h.unbuffer(xs[1]))
+	require.False(t, unbuffers(h, running), "it runs")
+	require.True(t, unbuffers(h, xs[1]))
+	require.False(t, unbuffers(h, xs[1]))
 	require.Equal(t, []*execution{xs[2]}, h.takeBuffer())
 	require.Empty(t, h.takeBuffer())
 	require.Equal(t, 4, h.room("a", 5), "only the running one counts")
@@ -100,6 +125,12 @@ func TestWhoWaitsForAChangeHearsOfIt(t *testing.T) {
 		change()
 		require.True(t, woken(ch))
 	}
+}
+
+// unbuffers is for an execution whose type is not at its limit.
+func unbuffers(h *holdings, x *execution) bool {
+	taken, reopened := h.unbuffer(x)
+	return taken && !reopened
 }
 
 // gone is for a handler that has returned.
@@ -295,7 +326,7 @@ func TestTheSlotOfAStartThatIsGivenUpIsFreedWhenItsEndIsWritten(t *testing.T) {
 		if all {
 			require.Equal(t, planned, h.takeBuffer())
 		} else {
-			require.True(t, h.unbuffer(planned[0]))
+			require.True(t, unbuffers(h, planned[0]))
 		}
 		waiting := others(other, 5, 1)
 		h.add(waiting, 0, now)

@@ -328,7 +328,7 @@ func TestAStartTimeThatAnEventToldOfIsKept(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Stats().ClaimsWon == 1 }, testdb.Patience, time.Millisecond)
 	require.False(t, c.store.Clock.Now().Before(sooner.DueAt))
 	require.Zero(t, c.Stats().Fetches, "it is claimed without a search")
-	require.True(t, c.awaitWork(ctx, now.Add(time.Hour)), "woken long before the poll")
+	require.True(t, c.awaitWork(ctx, look{at: now.Add(time.Hour), by: c.cfg.Clock.Monotonic() + time.Hour}), "woken long before the poll")
 	require.False(t, c.store.Clock.Now().Before(later.DueAt))
 	cancel()
 	<-ended

@@ -83,11 +83,17 @@ func crewAt(t *testing.T, uri string, db *mongo.Database, n int, cfg Config, han
 // not run, since that of Go 1.26 crashes now and then where crews spend minutes of virtual time.
 func virtually(t *testing.T, test func(t *testing.T, uri string, db *mongo.Database)) {
 	t.Helper()
+	virtuallyBy(t, nil, test)
+}
+
+// virtuallyBy is [virtually] with a clock of the server; nil = that of the bubble.
+func virtuallyBy(t *testing.T, now func() time.Time, test func(t *testing.T, uri string, db *mongo.Database)) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("make scenarios runs it without the race detector")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		d, err := engine.Virtual(embedded.Options{}).Start(t.Context())
+		d, err := engine.Virtual(embedded.Options{Now: now}).Start(t.Context())
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, d.Close()) })
 		test(t, d.URI, engine.Fresh(t, engine.Connect(t, d.URI)))

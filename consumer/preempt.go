@@ -19,10 +19,7 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed in
 	}
 	execID := claim.NewExecID()
 	l, release := c.judge(found, execID)
-	defer func() {
-		release()
-		c.slotFreed()
-	}()
+	defer release()
 	// First the tasks that this worker runs itself. Those that it leaves wake other workers,
 	// which would look at the same lapsed tasks.
 	took, err := c.takeOver(ctx, &l, execID)
@@ -47,7 +44,7 @@ func (c *Consumer) judge(found []*model.Task, execID string) (l claim.Lapses, re
 		return c.held.room(typ, c.handlerOf(typ).limit)
 	}
 	l = c.claimer.Judge(found, execID, slots, room, c.health.Trust)
-	return l, c.held.promise(l.TakeOvers)
+	return l, c.held.promise(c.handlersOf(l.TakeOvers))
 }
 
 // leave writes what the finder does not take itself, and says how much has changed since

@@ -200,6 +200,30 @@ func TestALapsedLeaseIsTakenOverByWhoHasWatched(t *testing.T) {
 	w.requireTakenOver(id)
 }
 
+// While the takeover was under way, no fetch looked for tasks of the type.
+func TestAPlaceThatALostTakeoverHadIsLookedForAgain(t *testing.T) {
+	w := newWorld(t, nil)
+	w.c.handlerOf(quietType).limit = 1
+	id := w.owned("a", twoSeconds)
+	w.watch(2100 * time.Millisecond)
+	found, err := w.c.store.Tasks.Lapsed(t.Context(), []string{quietType}, &store.LapsedFrom{}, 10)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	_, _, err = w.c.store.Tasks.Change(t.Context(), id, func(now *model.Task) (*model.Task, error) {
+		after := *now
+		after.Rev++
+		return &after, nil
+	})
+	require.NoError(t, err)
+	woken(w.c.wake.look)
+	changed, left, err := w.c.preempt(t.Context(), found)
+	require.NoError(t, err)
+	require.Zero(t, left)
+	require.Equal(t, 1, changed, "somebody else has changed it")
+	require.Zero(t, w.c.held.count().all)
+	require.True(t, woken(w.c.wake.look))
+}
+
 func TestBehindARouterAWorkerThatWasIdleWatchesBeforeItPreempts(t *testing.T) {
 	w := newWorld(t, asRouter)
 	require.Empty(t, w.c.health.Trust.Primary())

@@ -16,9 +16,10 @@ import (
 
 // look is when to look next without being woken.
 type look struct {
-	at   time.Time // the store's
-	poll bool      // nothing is known to be due then
-	ask  bool      // the question when something is due may be asked again then, see nextDue
+	at   time.Time     // the store's
+	by   time.Duration // monotonic: not later, although the store's time may go back until then
+	poll bool          // nothing is known to be due then
+	ask  bool          // the question when something is due may be asked again then, see nextDue
 }
 
 // notAfter makes it a look at the time, if that is sooner; zero = never.
@@ -31,13 +32,13 @@ func (l *look) notAfter(at time.Time) {
 // rest waits until a fetch may find something. It follows a fetch that found all there
 // was. A poll that sees nothing costs one query, and no fetch.
 func (c *Consumer) rest(ctx context.Context) error {
-	next, err := c.nextLook(ctx)
-	for err == nil && !c.awaitWork(ctx, next.at) && ctx.Err() == nil {
+	next, err := c.bounded(ctx, c.nextLook)
+	for err == nil && !c.awaitWork(ctx, next) && ctx.Err() == nil {
 		switch {
 		case next.ask:
-			next, err = c.nextLook(ctx)
+			next, err = c.bounded(ctx, c.nextLook)
 		case next.poll:
-			next, err = c.poll(ctx)
+			next, err = c.bounded(ctx, c.poll)
 		default:
 			return nil
 		}
@@ -46,18 +47,28 @@ func (c *Consumer) rest(ctx context.Context) error {
 	return err
 }
 
-// awaitWork sleeps until the time, which is the store's, or until woken.
-func (c *Consumer) awaitWork(ctx context.Context, until time.Time) (woken bool) {
+// bounded decides when to look next, and bounds the wait by the monotonic clock. The store's time may go back
+// already while it is decided.
+func (c *Consumer) bounded(ctx context.Context, decide func(context.Context) (look, error)) (look, error) {
+	now, began := c.store.Clock.Now(), c.cfg.Clock.Monotonic()
+	next, err := decide(ctx)
+	next.by = began + next.at.Sub(now)
+	return next, err
+}
+
+// awaitWork sleeps until the time of the look, or until woken.
+func (c *Consumer) awaitWork(ctx context.Context, next look) (woken bool) {
 	for {
-		now, wake := c.store.Clock.Now(), until
+		now, wake := c.store.Clock.Now(), next.at
 		if due, _ := c.wake.next(time.Time{}); !due.IsZero() {
 			wake = clock.Sooner(wake, due.Add(c.watch.Turn(due)))
 		}
-		if !now.Before(wake) {
+		left := min(wake.Sub(now), next.by-c.cfg.Clock.Monotonic())
+		if left <= 0 {
 			_, woken = c.wake.next(now)
 			return woken
 		}
-		t := time.NewTimer(wake.Sub(now) + time.Millisecond)
+		t := time.NewTimer(left + time.Millisecond)
 		select {
 		case <-ctx.Done():
 			t.Stop()

@@ -92,7 +92,13 @@ func (r *Refusals) Next() (earliest time.Time) {
 func (r *Refusals) Has(id string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return now.Before(r.until[id])
+	return !over(r.until[id], now)
+}
+
+// over reports whether a task is left out no longer. A refusal of which too much is left is from before the database's
+// clock was set back; one by the time of a claim may be a little ahead of the estimate.
+func over(until, now time.Time) bool {
+	return !now.Before(until) || until.Sub(now) > 2*RefusedFor
 }
 
 // Full reports whether no further task can be remembered.
@@ -122,7 +128,7 @@ func (r *Refusals) IDs(now time.Time) (ids []string) {
 		}
 	}
 	for id, until := range r.until {
-		if !now.Before(until) {
+		if over(until, now) {
 			delete(r.until, id)
 			delete(r.held, id)
 			r.back = true

@@ -17,6 +17,9 @@ import (
 // held.
 const MaxAge = time.Second
 
+// smallJump is a jump of the database's clock that costs no signal: signals are looked for that much earlier.
+const smallJump = time.Second
+
 // Held is an execution that signals may name.
 type Held struct {
 	TaskID string
@@ -113,8 +116,12 @@ func (k *Copy) Read(ctx context.Context) error {
 	}
 	k.mu.Lock()
 	resumed := k.read && k.doc.PausedAll && !doc.PausedAll || len(doc.PausedTypes) < len(k.doc.PausedTypes)
-	k.doc, k.read, k.at = doc, true, asked
 	first, signalled, since := k.signal < 0, doc.Signal != k.signal || k.again, k.signals
+	if ago, ok := k.cfg.Store.Clock.Jumped(smallJump); ok && ago <= k.at.SinceMonotonic(k.cfg.Clock) {
+		// Until this process noticed that the clock was set back, it looked for signals of a time to come.
+		signalled, since = true, clock.Sooner(since, now).Add(-store.MaxClockAge)
+	}
+	k.doc, k.read, k.at = doc, true, asked
 	if signalled { // before they are looked at, see LookFrom
 		k.signal, k.signals, k.again = doc.Signal, now, false
 	}

@@ -45,6 +45,7 @@ type Keeper[X Holder] struct {
 	guard   chan struct{} // the same, for the next margin
 	beside  sync.WaitGroup
 	batches atomic.Int64
+	refused clock.Seldom
 }
 
 const (
@@ -194,7 +195,7 @@ func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
 	}
 	if err == nil {
 		k.batches.Add(1)
-	} else if ctx.Err() == nil && store.Final(err) {
+	} else if ctx.Err() == nil && store.Final(err) && k.refused.Again("", k.cfg.Clock) {
 		k.cfg.Log.Error().Err(err).Msg("could not ping; retrying")
 	}
 	return err == nil

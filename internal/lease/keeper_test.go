@@ -1,16 +1,22 @@
 package lease
 
 import (
+	"bytes"
 	"context"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/health"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -23,29 +29,58 @@ func (h holder) Lease() *Hold   { return h.hold }
 func (holder) Pingable() bool   { return true }
 func (holder) Unreturned() bool { return true }
 
-// The lease was proven after the sleep, so that it shows nothing of it. But the estimate is from before.
-func TestAPingAfterASleepExtendsTheLeaseAlthoughItWasProvenSince(t *testing.T) {
-	db := testdb.New(t)
+// claimed stores a task that a worker has claimed, and returns a connection to it with the clock of a machine.
+func claimed(t *testing.T, db *mongo.Database, c clock.Clock) (*store.Store, *model.Task) {
+	t.Helper()
 	p, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 	sent, err := producer.Send(t.Context(), p, model.NewType[int, int]("held"), 1)
 	require.NoError(t, err)
 	fakeworker.New(t, db, "").Claim(sent.ID, "w")
-	task, err := p.Get(t.Context(), sent.ID)
-	require.NoError(t, err)
-	claimed := task.WorkerStates[0]
-
-	n := testdb.NewSleeper()
-	st, err := store.Open(store.Config{Database: db, Clock: n})
+	st, err := store.Open(store.Config{Database: db, Clock: c})
 	require.NoError(t, err)
 	require.NoError(t, st.ReadClock(t.Context()))
-	n.Sleep(time.Hour)
-	eff := &lifecycle.Effective{Lease: 2 * claimed.PingExpireTime.Sub(claimed.ClaimedAt), PingInterval: time.Second}
-	x := holder{New(task, claimed.ExecID, eff, st.Clock.Stamp())}
-	k := NewKeeper(Config[holder]{Store: st, Clock: n, Health: health.New(claim.NewTrust(st.Clock, n), func(error) {}, func() {})})
-	require.True(t, k.Ping(t.Context(), x))
-	task, err = p.Get(t.Context(), sent.ID)
+	task, err := st.Tasks.Get(t.Context(), sent.ID)
 	require.NoError(t, err)
-	require.True(t, task.WorkerStates[0].PingExpireTime.After(claimed.PingExpireTime))
+	return st, task
+}
+
+// keep makes what keeps the lease of the task.
+func keep(st *store.Store, c clock.Clock, log zerolog.Logger, task *model.Task) (*Keeper[holder], holder) {
+	w := task.WorkerStates[0]
+	eff := &lifecycle.Effective{Lease: 2 * w.PingExpireTime.Sub(w.ClaimedAt), PingInterval: time.Second}
+	k := NewKeeper(Config[holder]{Store: st, Clock: c, Log: log, Health: health.New(claim.NewTrust(st.Clock, c), func(error) {}, func() {})})
+	return k, holder{New(task, w.ExecID, eff, st.Clock.Stamp())}
+}
+
+// The lease was proven after the sleep, so that it shows nothing of it. But the estimate is from before.
+func TestAPingAfterASleepExtendsTheLeaseAlthoughItWasProvenSince(t *testing.T) {
+	n := testdb.NewSleeper()
+	st, task := claimed(t, testdb.New(t), n)
+	n.Sleep(time.Hour)
+	k, x := keep(st, n, zerolog.Nop(), task)
+	require.True(t, k.Ping(t.Context(), x))
+	after, err := st.Tasks.Get(t.Context(), task.ID)
+	require.NoError(t, err)
+	require.True(t, after.WorkerStates[0].PingExpireTime.After(task.WorkerStates[0].PingExpireTime))
+}
+
+// A password was changed, say. The worker tries several times a second.
+func TestAPingThatTheDatabaseRefusesIsLoggedOnceAMinute(t *testing.T) {
+	px := testdb.BehindPatient(t)
+	c := testdb.NewClock()
+	st, task := claimed(t, testdb.Through(t, px), c)
+	var log bytes.Buffer
+	k, x := keep(st, c, zerolog.New(&log), task)
+	refused := px.Set(proxy.Rule{Command: "update", Collection: "tasks", Times: -1, Do: proxy.Refuse, Code: 13})
+	defer px.Clear()
+	for minute := range 2 {
+		for range 5 {
+			require.False(t, k.Ping(t.Context(), x))
+		}
+		require.Equal(t, minute+1, strings.Count(log.String(), "could not ping"))
+		c.Move(time.Minute)
+	}
+	require.GreaterOrEqual(t, refused.Sprung(), 10)
 }

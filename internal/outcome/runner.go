@@ -131,7 +131,7 @@ func (r *Runner) Sweep(ctx context.Context, age time.Duration) (found int, err e
 	}
 	now := r.store.Clock.Now()
 	from, before := r.swept.Add(-allEvery), now.Add(-age)
-	if now.Sub(r.looked) >= allEvery {
+	if now.Sub(r.looked) >= allEvery || now.Before(r.looked) { // the database's clock may be set back
 		from, r.looked = time.Time{}, now
 	}
 	for {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/embedded"
+	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -73,5 +76,37 @@ func TestWhatCannotBeCarriedOutStandsInNobodysWay(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, perSweep+1, left)
 		})
+	}
+}
+
+func TestASweepFindsWhatIsLeftOverAlthoughTheClockOfTheDatabaseWasSetBack(t *testing.T) {
+	for _, back := range []time.Duration{10 * time.Second, time.Hour} {
+		var offset atomic.Int64
+		now := func() time.Time { return time.Now().Add(-time.Duration(offset.Load())) }
+		d, err := engine.Embedded(embedded.Options{Now: now}).Start(t.Context())
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, d.Close()) })
+		db := engine.Fresh(t, engine.Connect(t, d.URI))
+		s, err := store.Open(store.Config{Database: db})
+		require.NoError(t, err)
+		require.NoError(t, s.Ready(t.Context()))
+		require.NoError(t, s.ReadClock(t.Context()))
+		k := &stubborn{}
+		r := New(s, zerolog.Nop(), k)
+		defer r.Close()
+		_, err = r.Sweep(t.Context(), Overdue)
+		require.NoError(t, err)
+
+		offset.Store(int64(back))
+		require.NoError(t, s.ReadClock(t.Context()))
+		id := model.TaskID("", "t", "k")
+		_, err = db.Collection("tasks").InsertOne(t.Context(), bson.D{
+			{Key: "_id", Value: id}, {Key: "type", Value: "t"}, {Key: "key", Value: "k"}, {Key: "generation", Value: int64(1)}, {Key: "rev", Value: int64(3)}, {Key: "status", Value: "Success"},
+			{Key: "outbox", Value: bson.A{bson.D{{Key: "kind", Value: "test"}, {Key: "rev", Value: int64(3)}}}}, {Key: "outbox_at", Value: s.Clock.Now().Add(-Overdue)},
+		})
+		require.NoError(t, err)
+		_, err = r.Sweep(t.Context(), Overdue)
+		require.NoError(t, err)
+		require.Equal(t, []string{id}, k.done)
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/admin"
@@ -229,6 +231,22 @@ func TestAnErrorOfOneTaskIsKeptAndTheOthersAreChanged(t *testing.T) {
 	task, err := w.p.Get(t.Context(), "-/mail/00002")
 	require.NoError(t, err)
 	require.Equal(t, 9, task.Priority)
+}
+
+func TestATaskWhoseChangeTheServerRefusesStopsNoJob(t *testing.T) {
+	w := newWorld(t)
+	w.send("mail", 3)
+	const full = 16<<20 - 10_000
+	_, err := w.db.Collection("tasks").UpdateByID(t.Context(), "-/mail/00001", bson.D{{Key: "$set", Value: bson.D{{Key: "pad", Value: make([]byte, full)}}}})
+	require.NoError(t, err)
+	v := w.start(&Job{Action: "update", Filter: &Filter{Type: "mail"}, Change: &form.Task{Args: form.Value(`{"text": "` + strings.Repeat("x", 20_000) + `"}`)}})
+	mstest.Drain(t, w.worker())
+	v = w.get(v)
+	require.Equal(t, model.StatusSuccess, v.Status)
+	require.Equal(t, Counts{Matched: 3, Changed: 2}, v.Counts)
+	require.EqualValues(t, 1, v.Failed)
+	require.Len(t, v.Errors, 1)
+	require.Equal(t, "-/mail/00001", v.Errors[0].TaskID)
 }
 
 func TestAJobOfATenantChangesOnlyItsTasks(t *testing.T) {

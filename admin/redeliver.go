@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -41,6 +42,9 @@ func (a *Admin) redeliver(ctx context.Context, id string, generation int64) (pro
 	}
 	t, err := a.room.Store.History.Life(ctx, id, generation)
 	if err != nil {
+		return producer.Sent{}, err
+	}
+	if err := command.AsNamed(ctx, t); err != nil {
 		return producer.Sent{}, err
 	}
 	d, err := lifecycle.Redeliver(t, a.room.Types.Options(t.Type))

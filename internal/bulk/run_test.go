@@ -342,3 +342,44 @@ func TestAJobSparesLivesThatBeganAfterItsPageWasRead(t *testing.T) {
 		require.Equal(t, model.StatusNew, released.Status, action)
 	}
 }
+
+// completed sends n tasks of type mail that succeed, and returns the delivery of the callback of each.
+func (w *world) completed(n int) (deliveries []producer.Sent) {
+	w.t.Helper()
+	w.send("mail", n, producer.Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}}))
+	for i := range n {
+		id := fmt.Sprintf("-/mail/%05d", i)
+		_, err := w.p.Release(w.t.Context(), id)
+		require.NoError(w.t, err)
+		require.Equal(w.t, model.StatusCompleted, w.Run(id, lifecycle.Outcome{}).Status)
+		d, err := w.jobs.admin.Redeliver(w.t.Context(), id, 0)
+		require.NoError(w.t, err)
+		deliveries = append(deliveries, d)
+	}
+	return deliveries
+}
+
+func TestAJobDoesNotRedeliverWhatHasBeenDeliveredSinceItsPageWasRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.completed(2)
+	w.Run(first[1].ID, lifecycle.Failed(failkind.Fatal, "404"))
+	genuine := w.jobs.change
+	w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
+		if life.ID == "-/mail/00000" {
+			w.Run(first[0].ID, lifecycle.Outcome{})
+			w.Change(life.ID, func(t *model.Task, now time.Time) (*model.Task, error) {
+				return lifecycle.Delivered(t, true, lifecycle.ResolveOptions(t.Options), now), nil
+			})
+		}
+		return genuine(ctx, j, life, now)
+	}
+	v := w.start(&Job{Action: "redeliver", Filter: &Filter{Type: "mail"}})
+	mstest.Drain(t, w.worker())
+	require.Equal(t, Counts{Matched: 2, Changed: 1, Skipped: 1, Reasons: map[string]int64{"its status is Success by now": 1}}, w.get(v).Counts)
+	for i, d := range first {
+		now, err := w.p.Get(t.Context(), d.ID)
+		require.NoError(t, err)
+		require.Equal(t, i == 0, now.Generation == d.Generation, "only the failed delivery begins anew")
+	}
+}

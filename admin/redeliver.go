@@ -82,6 +82,9 @@ func (a *Admin) deliver(ctx context.Context, d lifecycle.Draft) (producer.Sent, 
 		if due := lifecycle.DeliverNow(t, a.room.Effective(t), now); due != t {
 			return due, nil
 		}
+		if command.Repeated(ctx, t) {
+			return t, nil
+		}
 		return lifecycle.SendAgain(t, d, model.RestartFailed|model.RestartSucceeded, now)
 	})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/form"
@@ -249,6 +250,41 @@ func TestATaskWhoseChangeTheServerRefusesStopsNoJob(t *testing.T) {
 	require.Equal(t, "-/mail/00001", v.Errors[0].TaskID)
 }
 
+// holding has a transaction of another client hold a task until the test ends.
+func (w *world) holding(id string) {
+	w.t.Helper()
+	session, err := w.db.Client().StartSession()
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { session.EndSession(context.Background()) })
+	require.NoError(w.t, session.StartTransaction())
+	_, err = w.db.Collection("tasks").UpdateByID(mongo.NewSessionContext(w.t.Context(), session), id, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
+	require.NoError(w.t, err)
+}
+
+func TestATaskThatAnotherClientHoldsStopsNoJob(t *testing.T) {
+	w := newWorld(t)
+	const n, held = 2 * atOnce, "-/mail/00005"
+	w.send("mail", n)
+	w.holding(held)
+	genuine, hasty := w.jobs.change, *w.jobs
+	hasty.timeout = 100 * time.Millisecond
+	w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
+		if life.ID == held {
+			return hasty.whole(ctx, j, life, now)
+		}
+		return genuine(ctx, j, life, now)
+	}
+	v := w.start(&Job{Action: "update", Filter: &Filter{Type: "mail"}, Change: &form.Task{Priority: new(9)}})
+	mstest.Drain(t, w.worker())
+	v = w.get(v)
+	require.Equal(t, model.StatusSuccess, v.Status, v.ErrorInfo)
+	require.Equal(t, Counts{Matched: n, Changed: n - 1}, v.Counts)
+	require.EqualValues(t, 1, v.Failed)
+	require.Len(t, v.Errors, 1)
+	require.Equal(t, held, v.Errors[0].TaskID)
+	require.Contains(t, v.Errors[0].Error, "not changed within 100ms, perhaps because another client holds the task")
+}
+
 func TestAJobOfATenantChangesOnlyItsTasks(t *testing.T) {
 	w := newWorld(t)
 	w.send("mail", 1, producer.Tenant("other"))
@@ -382,4 +418,81 @@ func TestAJobDoesNotRedeliverWhatHasBeenDeliveredSinceItsPageWasRead(t *testing.
 		require.NoError(t, err)
 		require.Equal(t, i == 0, now.Generation == d.Generation, "only the failed delivery begins anew")
 	}
+}
+
+// afterTheNextMillisecond waits: lives that begin later differ in their generations from what was before.
+func (w *world) afterTheNextMillisecond() {
+	room := command.Of(w.p).Store
+	for began := room.Clock.Now(); !room.Clock.Now().After(began); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestARedeliveryThatAJobHasBegunIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	failed := func(w *world, n int) []producer.Sent {
+		deliveries := w.completed(n)
+		for _, d := range deliveries {
+			w.Run(d.ID, lifecycle.Failed(failkind.Fatal, "404"))
+		}
+		w.afterTheNextMillisecond()
+		return deliveries
+	}
+	generation := func(w *world, d producer.Sent) int64 {
+		task, err := w.p.Get(t.Context(), d.ID)
+		require.NoError(t, err)
+		return task.Generation
+	}
+	t.Run("the worker was killed in mid-page", func(t *testing.T) {
+		w := newWorld(t)
+		first := failed(w, 2)
+		v := w.start(&Job{Action: "redeliver", Filter: &Filter{Type: "mail"}})
+		w.Claim(v.TaskID, "dead")
+		job, err := w.p.Get(t.Context(), v.TaskID)
+		require.NoError(t, err)
+		checkpoint, err := codec.EncodeValue("checkpoint", progress{Counts: Counts{Matched: 2}, Counted: true, Since: w.jobs.now()}, input.MaxCheckpointBytes)
+		require.NoError(t, err)
+		require.NoError(t, w.Store.Tasks.SaveCheckpoint(t.Context(), v.TaskID, 0, job.WorkerStates[0].ExecID, false, checkpoint))
+		again, err := w.jobs.admin.Redeliver(t.Context(), "-/mail/00000", 0)
+		require.NoError(t, err)
+		w.Run(again.ID, lifecycle.Failed(failkind.Fatal, "404"))
+		w.End(v.TaskID, "dead", lifecycle.Failed(failkind.Lapsed, "its lease lapsed"))
+
+		mstest.Drain(t, w.worker())
+		require.Equal(t, Counts{Matched: 2, Changed: 2}, w.get(v).Counts)
+		require.Equal(t, again.Generation, generation(w, first[0]))
+		require.Greater(t, generation(w, first[1]), first[1].Generation)
+	})
+	t.Run("another task of its page failed", func(t *testing.T) {
+		w := newWorld(t)
+		first := failed(w, 3)
+		behind := make(chan struct{})
+		genuine := w.jobs.change
+		w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
+			if life.ID == "-/mail/00001" {
+				<-behind
+				return passing
+			}
+			err := genuine(ctx, j, life, now)
+			if life.ID == "-/mail/00002" {
+				w.Run(first[2].ID, lifecycle.Failed(failkind.Fatal, "404"))
+				w.afterTheNextMillisecond()
+				close(behind)
+			}
+			return err
+		}
+		v := w.start(&Job{Action: "redeliver", Filter: &Filter{Type: "mail"}})
+		mstest.Drain(t, w.worker())
+		require.Equal(t, model.StatusError, w.get(v).Status)
+		begun := generation(w, first[2])
+		require.Greater(t, begun, first[2].Generation)
+
+		w.jobs.change = genuine
+		_, err := w.p.Retry(t.Context(), v.TaskID, "")
+		require.NoError(t, err)
+		mstest.Drain(t, w.worker())
+		require.Equal(t, Counts{Matched: 3, Changed: 3}, w.get(v).Counts)
+		require.Equal(t, begun, generation(w, first[2]))
+		require.Greater(t, generation(w, first[1]), first[1].Generation)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -44,4 +45,18 @@ func asNamed(ctx context.Context, rule rule) rule {
 		}
 		return rule(t)
 	}
+}
+
+type sinceKey struct{}
+
+// Since has a repeated redelivery leave alone a delivery whose life began at that time or later: an earlier
+// call began it. The zero time is none.
+func Since(ctx context.Context, at time.Time) context.Context {
+	return context.WithValue(ctx, sinceKey{}, at)
+}
+
+// Repeated says whether the task's life began since the time that ctx names.
+func Repeated(ctx context.Context, t *model.Task) bool {
+	at, _ := ctx.Value(sinceKey{}).(time.Time)
+	return !at.IsZero() && t.Generation >= at.UnixMilli()
 }

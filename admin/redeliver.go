@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -43,6 +44,9 @@ func (a *Admin) redeliver(ctx context.Context, id string, generation int64) (pro
 	if err != nil {
 		return producer.Sent{}, err
 	}
+	if err := command.AsNamed(ctx, t); err != nil {
+		return producer.Sent{}, err
+	}
 	d, err := lifecycle.Redeliver(t, a.room.Types.Options(t.Type))
 	if err == nil {
 		err = a.room.Types.Unread(d.Type)
@@ -77,6 +81,9 @@ func (a *Admin) deliver(ctx context.Context, d lifecycle.Draft) (producer.Sent, 
 		now := a.room.Store.Clock.Now()
 		if due := lifecycle.DeliverNow(t, a.room.Effective(t), now); due != t {
 			return due, nil
+		}
+		if command.Repeated(ctx, t) {
+			return t, nil
 		}
 		return lifecycle.SendAgain(t, d, model.RestartFailed|model.RestartSucceeded, now)
 	})

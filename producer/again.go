@@ -80,7 +80,9 @@ func (p *Producer) sendAgain(ctx context.Context, o *outgoing) {
 			return
 		}
 		if err == nil {
-			p.room.Wrote(after)
+			if after != before {
+				p.room.Changed(ctx, before, after)
+			}
 			err = p.tellRunning(ctx, after, o.draft.Options.PingInterval != 0 || o.draft.Options.ConcurrentWorkerCount != 0)
 		}
 		if err != nil {

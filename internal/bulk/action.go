@@ -2,10 +2,15 @@ package bulk
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
 	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/taskchange"
 	"github.com/mscheduler/mscheduler/model"
@@ -66,14 +71,41 @@ type doors struct {
 	admin    *admin.Admin
 }
 
-// changeTimeout bounds the change of one task.
+// changeTimeout bounds the change of one task, and the look at whether the database answers after one that took so long.
 const changeTimeout = 30 * time.Second
 
+// driverAhead is longer than the moment by which the driver gives up a call before its context ends.
+const driverAhead = time.Second
+
+// slowError is the error of a change that the database did not carry out in its time, although it answers.
+type slowError struct {
+	within time.Duration
+	err    error
+}
+
+func (e *slowError) Error() string {
+	return fmt.Sprintf("not changed within %v, perhaps because another client holds the task: %v", e.within, e.err)
+}
+
+func (e *slowError) Unwrap() error { return e.err }
+
 // whole is do for a job that may be stopped meanwhile: the change of a task is not cut off.
-func (d *doors) whole(ctx context.Context, j *Job, life store.Place, now time.Time) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
+func (b *Jobs) whole(ctx context.Context, j *Job, life store.Place, now time.Time) error {
+	change, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.timeout)
 	defer cancel()
-	return d.do(ctx, j, life, now)
+	err := b.do(change, j, life, now)
+	if mongo.IsTimeout(err) && !failure.NoServer(err) && !clock.Pause(change, driverAhead) && b.answers(ctx) {
+		return &slowError{b.timeout, err}
+	}
+	return err
+}
+
+// answers says whether the database answers now.
+func (b *Jobs) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	_, err := b.store.Control.Read(ctx)
+	return err == nil
 }
 
 // do does the job's action to one life of a task. now is what durations in its change would count from.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -35,9 +36,10 @@ func Register(c *consumer.Consumer, b *Jobs) error {
 	return consumer.Handle(c, typ, b.run, consumer.MaxConcurrency(perProcess), consumer.Defaults(defaults))
 }
 
-// run goes on with a job behind its checkpoint. A page that a crash cut off is done again: then its tasks
-// no longer match the filter, or the change makes no difference. So a task may be changed without being
-// counted, but no task is left out.
+// run goes on with a job behind its checkpoint. What was done behind it, of a page that a crash or an error cut
+// off, is done again where the task still matches the filter: an update writes the same, and a redelivery that has
+// begun is left alone ([command.Since]). But what waits for its retry becomes due once more. So a task may be
+// changed without being counted, but no task is left out.
 func (b *Jobs) run(ctx context.Context, t *consumer.Task[json.RawMessage]) (progress, error) {
 	j, c, err := read(t.RawArgs())
 	if err == nil {
@@ -45,6 +47,9 @@ func (b *Jobs) run(ctx context.Context, t *consumer.Task[json.RawMessage]) (prog
 	}
 	if err != nil {
 		return progress{}, consumer.Fatal(err)
+	}
+	if err := command.Of(b.producer).Prepare(ctx); err != nil { // for its clock
+		return progress{}, err
 	}
 	var p progress
 	if _, err := t.Restore(&p); err != nil {
@@ -55,7 +60,7 @@ func (b *Jobs) run(ctx context.Context, t *consumer.Task[json.RawMessage]) (prog
 		if p.Matched, err = b.store.History.CountLives(ctx, c.filter, c.where); err != nil {
 			return p, err
 		}
-		p.Counted = true
+		p.Counted, p.Since = true, b.now()
 		if err := save(ctx); err != nil {
 			return p, err
 		}
@@ -69,15 +74,18 @@ func (b *Jobs) run(ctx context.Context, t *consumer.Task[json.RawMessage]) (prog
 			if _, typ, _, err := input.ParseTaskID(life.ID); err == nil && typ == TaskType {
 				return &model.RefusedError{ID: life.ID, Reason: "it is a job, this one or another; name it to change it"}
 			}
-			return b.change(ctx, j, life, c.filter.Before)
+			return b.change(command.Since(ctx, p.Since), j, life, c.filter.Before)
 		},
 		Failed: func(life store.Place, err error) {
 			if p.Failed++; len(p.Errors) < mostErrors {
 				p.Errors = append(p.Errors, TaskError{life.ID, safetext.Clip(err.Error(), errorText)})
 			}
 		},
-		Settled: func(ctx context.Context, last store.Place) error {
+		Settled: func(ctx context.Context, last store.Place, ahead bool) error {
 			p.AfterID, p.AfterGeneration = last.ID, last.Generation
+			if !ahead {
+				p.Since = b.now()
+			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
 			defer cancel()
 			return save(ctx)
@@ -85,6 +93,9 @@ func (b *Jobs) run(ctx context.Context, t *consumer.Task[json.RawMessage]) (prog
 	}
 	return p, w.All(ctx, &p.Counts)
 }
+
+// now is the time by the clock that new lives of deliveries are dated by.
+func (b *Jobs) now() time.Time { return command.Of(b.producer).Store.Clock.Now() }
 
 // save keeps how far a job is.
 func (*Jobs) save(ctx context.Context, t *consumer.Task[json.RawMessage], a Action, p *progress) error {

@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/form"
@@ -231,6 +234,57 @@ func TestAnErrorOfOneTaskIsKeptAndTheOthersAreChanged(t *testing.T) {
 	require.Equal(t, 9, task.Priority)
 }
 
+func TestATaskWhoseChangeTheServerRefusesStopsNoJob(t *testing.T) {
+	w := newWorld(t)
+	w.send("mail", 3)
+	const full = 16<<20 - 10_000
+	_, err := w.db.Collection("tasks").UpdateByID(t.Context(), "-/mail/00001", bson.D{{Key: "$set", Value: bson.D{{Key: "pad", Value: make([]byte, full)}}}})
+	require.NoError(t, err)
+	v := w.start(&Job{Action: "update", Filter: &Filter{Type: "mail"}, Change: &form.Task{Args: form.Value(`{"text": "` + strings.Repeat("x", 20_000) + `"}`)}})
+	mstest.Drain(t, w.worker())
+	v = w.get(v)
+	require.Equal(t, model.StatusSuccess, v.Status)
+	require.Equal(t, Counts{Matched: 3, Changed: 2}, v.Counts)
+	require.EqualValues(t, 1, v.Failed)
+	require.Len(t, v.Errors, 1)
+	require.Equal(t, "-/mail/00001", v.Errors[0].TaskID)
+}
+
+// holding has a transaction of another client hold a task until the test ends.
+func (w *world) holding(id string) {
+	w.t.Helper()
+	session, err := w.db.Client().StartSession()
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { session.EndSession(context.Background()) })
+	require.NoError(w.t, session.StartTransaction())
+	_, err = w.db.Collection("tasks").UpdateByID(mongo.NewSessionContext(w.t.Context(), session), id, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
+	require.NoError(w.t, err)
+}
+
+func TestATaskThatAnotherClientHoldsStopsNoJob(t *testing.T) {
+	w := newWorld(t)
+	const n, held = 2 * atOnce, "-/mail/00005"
+	w.send("mail", n)
+	w.holding(held)
+	genuine, hasty := w.jobs.change, *w.jobs
+	hasty.timeout = 100 * time.Millisecond
+	w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
+		if life.ID == held {
+			return hasty.whole(ctx, j, life, now)
+		}
+		return genuine(ctx, j, life, now)
+	}
+	v := w.start(&Job{Action: "update", Filter: &Filter{Type: "mail"}, Change: &form.Task{Priority: new(9)}})
+	mstest.Drain(t, w.worker())
+	v = w.get(v)
+	require.Equal(t, model.StatusSuccess, v.Status, v.ErrorInfo)
+	require.Equal(t, Counts{Matched: n, Changed: n - 1}, v.Counts)
+	require.EqualValues(t, 1, v.Failed)
+	require.Len(t, v.Errors, 1)
+	require.Equal(t, held, v.Errors[0].TaskID)
+	require.Contains(t, v.Errors[0].Error, "not changed within 100ms, perhaps because another client holds the task")
+}
+
 func TestAJobOfATenantChangesOnlyItsTasks(t *testing.T) {
 	w := newWorld(t)
 	w.send("mail", 1, producer.Tenant("other"))
@@ -323,4 +377,122 @@ func TestAJobSparesLivesThatBeganAfterItsPageWasRead(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, model.StatusNew, released.Status, action)
 	}
+}
+
+// completed sends n tasks of type mail that succeed, and returns the delivery of the callback of each.
+func (w *world) completed(n int) (deliveries []producer.Sent) {
+	w.t.Helper()
+	w.send("mail", n, producer.Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}}))
+	for i := range n {
+		id := fmt.Sprintf("-/mail/%05d", i)
+		_, err := w.p.Release(w.t.Context(), id)
+		require.NoError(w.t, err)
+		require.Equal(w.t, model.StatusCompleted, w.Run(id, lifecycle.Outcome{}).Status)
+		d, err := w.jobs.admin.Redeliver(w.t.Context(), id, 0)
+		require.NoError(w.t, err)
+		deliveries = append(deliveries, d)
+	}
+	return deliveries
+}
+
+func TestAJobDoesNotRedeliverWhatHasBeenDeliveredSinceItsPageWasRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.completed(2)
+	w.Run(first[1].ID, lifecycle.Failed(failkind.Fatal, "404"))
+	genuine := w.jobs.change
+	w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
+		if life.ID == "-/mail/00000" {
+			w.Run(first[0].ID, lifecycle.Outcome{})
+			w.Change(life.ID, func(t *model.Task, now time.Time) (*model.Task, error) {
+				return lifecycle.Delivered(t, true, lifecycle.ResolveOptions(t.Options), now), nil
+			})
+		}
+		return genuine(ctx, j, life, now)
+	}
+	v := w.start(&Job{Action: "redeliver", Filter: &Filter{Type: "mail"}})
+	mstest.Drain(t, w.worker())
+	require.Equal(t, Counts{Matched: 2, Changed: 1, Skipped: 1, Reasons: map[string]int64{"its status is Success by now": 1}}, w.get(v).Counts)
+	for i, d := range first {
+		now, err := w.p.Get(t.Context(), d.ID)
+		require.NoError(t, err)
+		require.Equal(t, i == 0, now.Generation == d.Generation, "only the failed delivery begins anew")
+	}
+}
+
+// afterTheNextMillisecond waits: lives that begin later differ in their generations from what was before.
+func (w *world) afterTheNextMillisecond() {
+	room := command.Of(w.p).Store
+	for began := room.Clock.Now(); !room.Clock.Now().After(began); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestARedeliveryThatAJobHasBegunIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	failed := func(w *world, n int) []producer.Sent {
+		deliveries := w.completed(n)
+		for _, d := range deliveries {
+			w.Run(d.ID, lifecycle.Failed(failkind.Fatal, "404"))
+		}
+		w.afterTheNextMillisecond()
+		return deliveries
+	}
+	generation := func(w *world, d producer.Sent) int64 {
+		task, err := w.p.Get(t.Context(), d.ID)
+		require.NoError(t, err)
+		return task.Generation
+	}
+	t.Run("the worker was killed in mid-page", func(t *testing.T) {
+		w := newWorld(t)
+		first := failed(w, 2)
+		v := w.start(&Job{Action: "redeliver", Filter: &Filter{Type: "mail"}})
+		w.Claim(v.TaskID, "dead")
+		job, err := w.p.Get(t.Context(), v.TaskID)
+		require.NoError(t, err)
+		checkpoint, err := codec.EncodeValue("checkpoint", progress{Counts: Counts{Matched: 2}, Counted: true, Since: w.jobs.now()}, input.MaxCheckpointBytes)
+		require.NoError(t, err)
+		require.NoError(t, w.Store.Tasks.SaveCheckpoint(t.Context(), v.TaskID, 0, job.WorkerStates[0].ExecID, false, checkpoint))
+		again, err := w.jobs.admin.Redeliver(t.Context(), "-/mail/00000", 0)
+		require.NoError(t, err)
+		w.Run(again.ID, lifecycle.Failed(failkind.Fatal, "404"))
+		w.End(v.TaskID, "dead", lifecycle.Failed(failkind.Lapsed, "its lease lapsed"))
+
+		mstest.Drain(t, w.worker())
+		require.Equal(t, Counts{Matched: 2, Changed: 2}, w.get(v).Counts)
+		require.Equal(t, again.Generation, generation(w, first[0]))
+		require.Greater(t, generation(w, first[1]), first[1].Generation)
+	})
+	t.Run("another task of its page failed", func(t *testing.T) {
+		w := newWorld(t)
+		first := failed(w, 3)
+		behind := make(chan struct{})
+		genuine := w.jobs.change
+		w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
+			if life.ID == "-/mail/00001" {
+				<-behind
+				return passing
+			}
+			err := genuine(ctx, j, life, now)
+			if life.ID == "-/mail/00002" {
+				w.Run(first[2].ID, lifecycle.Failed(failkind.Fatal, "404"))
+				w.afterTheNextMillisecond()
+				close(behind)
+			}
+			return err
+		}
+		v := w.start(&Job{Action: "redeliver", Filter: &Filter{Type: "mail"}})
+		mstest.Drain(t, w.worker())
+		require.Equal(t, model.StatusError, w.get(v).Status)
+		begun := generation(w, first[2])
+		require.Greater(t, begun, first[2].Generation)
+
+		w.jobs.change = genuine
+		_, err := w.p.Retry(t.Context(), v.TaskID, "")
+		require.NoError(t, err)
+		mstest.Drain(t, w.worker())
+		require.Equal(t, Counts{Matched: 3, Changed: 3}, w.get(v).Counts)
+		require.Equal(t, begun, generation(w, first[2]))
+		require.Greater(t, generation(w, first[1]), first[1].Generation)
+	})
 }

@@ -25,13 +25,14 @@ const TaskType = "mscheduler.bulk"
 type Jobs struct {
 	doors
 	store *store.Store
-	// change is doors.whole, which a test replaces.
-	change func(ctx context.Context, j *Job, life store.Place, now time.Time) error
+	// change is [Jobs.whole], and timeout changeTimeout, unless a test replaces them.
+	change  func(ctx context.Context, j *Job, life store.Place, now time.Time) error
+	timeout time.Duration
 }
 
 // New makes them from the doors of one database. The producer must outlive them.
 func New(p *producer.Producer, a *admin.Admin, s *store.Store) *Jobs {
-	b := &Jobs{doors: doors{p, a}, store: s}
+	b := &Jobs{doors: doors{p, a}, store: s, timeout: changeTimeout}
 	b.change = b.whole
 	return b
 }
@@ -53,6 +54,7 @@ type progress struct {
 	Errors          []TaskError `json:"errors,omitempty"` // the first of them
 	AfterID         string      `json:"after_id,omitempty"`
 	AfterGeneration int64       `json:"after_generation,omitempty"`
+	Since           time.Time   `json:"since,omitzero"` // nothing behind that place was done before
 }
 
 // JobState is a job as JSON.

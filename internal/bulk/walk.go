@@ -3,7 +3,6 @@ package bulk
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -61,9 +60,10 @@ type Walk struct {
 	Do func(ctx context.Context, life store.Place) error
 	// Failed hears of an error that concerns only this task; nil = such an error ends the walk.
 	Failed func(life store.Place, err error)
-	// Settled hears that everything up to a place was done, after each page and at the end of a walk that
-	// was cut off; nil = nobody does. An error ends the walk.
-	Settled func(ctx context.Context, last store.Place) error
+	// Settled hears that everything up to a place was done and counted, after each page and at the end of a
+	// walk that was cut off; nil = nobody does. ahead says that tasks behind the place were done, too: they
+	// are not counted, and another walk from there does them again. An error ends the walk.
+	Settled func(ctx context.Context, last store.Place, ahead bool) error
 }
 
 // All changes every task, and counts. What a task refuses does not stop the others; any other error
@@ -75,7 +75,7 @@ func (w *Walk) All(ctx context.Context, counts *Counts) error {
 		if err != nil {
 			return err
 		}
-		done, err := w.page(ctx, page, counts)
+		done, ahead, err := w.page(ctx, page, counts)
 		var settled *store.Place
 		if done > 0 {
 			settled = &page[done-1]
@@ -84,7 +84,7 @@ func (w *Walk) All(ctx context.Context, counts *Counts) error {
 			settled = next
 		}
 		if settled != nil && w.Settled != nil {
-			err = errors.Join(err, w.Settled(ctx, *settled))
+			err = errors.Join(err, w.Settled(ctx, *settled, ahead))
 		}
 		if err != nil || next == nil {
 			return err
@@ -96,46 +96,67 @@ func (w *Walk) All(ctx context.Context, counts *Counts) error {
 	}
 }
 
-// page changes tasks side by side, and says how many of them, from the first on, are done.
-func (w *Walk) page(ctx context.Context, page []store.Place, counts *Counts) (done int, err error) {
-	var mu sync.Mutex
-	settled := make([]bool, len(page))
+// result is what became of one task of a page.
+type result struct {
+	settled bool
+	err     error // a refusal, or an error that concerns only this task
+}
+
+// page changes tasks side by side, in their order, and says how many of them, from the first on, are done.
+// ahead says that others behind those may be done. It counts those only where nobody goes on from a place.
+func (w *Walk) page(ctx context.Context, page []store.Place, counts *Counts) (done int, ahead bool, err error) {
+	results, begun := make([]result, len(page)), 0
+	slots := make(chan struct{}, atOnce)
 	workers, going := errgroup.WithContext(ctx)
-	workers.SetLimit(atOnce)
 	for i, life := range page {
+		select {
+		case slots <- struct{}{}:
+		case <-going.Done():
+		}
 		if going.Err() != nil {
 			break
 		}
+		begun++
 		workers.Go(func() error {
-			if going.Err() != nil { // while it waited for its turn
-				return context.Cause(going)
-			}
+			defer func() { <-slots }()
 			err := w.Do(command.Named(ctx, life.Generation, w.Filter.Statuses), life)
-			var refused *model.RefusedError
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				counts.Changed++
-			case errors.As(err, &refused), errors.Is(err, store.ErrNotFound):
-				counts.skip(err)
-			case w.Failed != nil && ofTask(ctx, err):
-				w.Failed(life, err)
-			default:
+			if err != nil && !refused(err) && (w.Failed == nil || !ofTask(ctx, err)) {
 				return err
 			}
-			settled[i] = true
+			results[i] = result{true, err}
 			return nil
 		})
 	}
 	err = workers.Wait()
-	for done < len(page) && settled[done] {
+	for done < begun && results[done].settled {
 		done++
+	}
+	for i, r := range results[:begun] {
+		if r.settled && (i < done || w.Settled == nil) {
+			w.count(counts, page[i], r.err)
+		}
 	}
 	if err == nil && done < len(page) { // nobody has begun the others
 		err = context.Cause(ctx)
 	}
-	return done, err
+	return done, done < begun, err
+}
+
+func (w *Walk) count(counts *Counts, life store.Place, err error) {
+	switch {
+	case err == nil:
+		counts.Changed++
+	case refused(err):
+		counts.skip(err)
+	default:
+		w.Failed(life, err)
+	}
+}
+
+// refused says whether the task does not allow its change, or is gone.
+func refused(err error) bool {
+	var refused *model.RefusedError
+	return errors.As(err, &refused) || errors.Is(err, store.ErrNotFound)
 }
 
 // ofTask says whether an error concerns the one task: another may not meet it.
@@ -143,5 +164,6 @@ func ofTask(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || store.Denied(err) || errors.Is(err, producer.ErrClosed) {
 		return false
 	}
-	return errors.Is(err, model.ErrInvalid) || store.OfDocument(err) || !failure.OfDatabase(err)
+	var slow *slowError
+	return errors.As(err, &slow) || errors.Is(err, model.ErrInvalid) || store.OfDocument(err) || !failure.OfDatabase(err)
 }

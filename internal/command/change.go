@@ -41,18 +41,23 @@ func (r *Room) change(ctx context.Context, doing, id string, rule rule, write fu
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}
 	if after != before {
-		r.Wrote(after)
+		r.Changed(ctx, before, after)
 	}
-	if after != before && !store.InTransaction(ctx) { // which may still be rolled back
-		r.Limits.Ended(after, lifecycle.EndedExecutions(before, after))
+	return after, nil
+}
+
+// Changed does at once what follows a change of a task, rather than the sweeper, if the caller stays for it. An error
+// has been logged, and is the sweeper's.
+func (r *Room) Changed(ctx context.Context, before, after *model.Task) {
+	r.Wrote(after)
+	if store.InTransaction(ctx) { // which may still be rolled back
+		return
 	}
-	if after != before && after.Status.Ended() && !store.InTransaction(ctx) {
-		// At once rather than by the sweeper, if the caller stays for it; an error has been
-		// logged, and is the sweeper's.
+	r.Limits.Ended(after, lifecycle.EndedExecutions(before, after))
+	if after.Status.Ended() {
 		r.Follow.Ended(after)
 		_ = r.Follow.Wait(ctx)
 	}
-	return after, nil
 }
 
 // ValidText checks a remark or reason; what is too long is cut, not refused.

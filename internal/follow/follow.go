@@ -143,9 +143,12 @@ func (s *seat) keep(ctx context.Context) error {
 	defer cancel()
 	if s.have != nil {
 		kept, err := s.store.Seats.Renew(ctx, s.have, s.holder)
-		if err != nil || kept {
+		if err != nil {
+			return err // the next try renews it: the lease does not last until the renewal after this one
+		}
+		if kept {
 			s.renewed = now
-			return err
+			return nil
 		}
 		s.have = nil // it lapsed, and somebody else was quicker
 	}

@@ -152,7 +152,21 @@ func ofDeployment(code int) bool {
 // this release does not know.
 func OfDocument(err error) bool {
 	var write mongo.WriteError
-	return errors.As(err, &write) && slices.Contains(documentCodes, write.Code)
+	var one mongo.WriteException
+	var bulk mongo.BulkWriteException
+	var codes []int
+	switch {
+	case isWriteConcern(err):
+		return false
+	case errors.As(err, &write):
+		codes = write.ErrorCodes()
+	case errors.As(err, &one):
+		codes = one.ErrorCodes()
+	case errors.As(err, &bulk):
+		codes = bulk.ErrorCodes()
+	}
+	other := func(code int) bool { return !slices.Contains(documentCodes, code) }
+	return len(codes) > 0 && !slices.ContainsFunc(codes, other)
 }
 
 // Denied says whether the server refuses this client, whatever it writes: a person must

@@ -62,6 +62,28 @@ func TestAnErrorsClassSaysWhatACallerCanDo(t *testing.T) {
 	}
 }
 
+func TestAnErrorIsOfTheDocumentIfTheServerRefusesWhatItWouldBecome(t *testing.T) {
+	write := func(codes ...int) (one mongo.WriteException, bulk mongo.BulkWriteException) {
+		for _, code := range codes {
+			one.WriteErrors = append(one.WriteErrors, mongo.WriteError{Code: code})
+			bulk.WriteErrors = append(bulk.WriteErrors, mongo.BulkWriteError{WriteError: mongo.WriteError{Code: code}})
+		}
+		return one, bulk
+	}
+	refused, all := write(121, 17419)
+	require.True(t, OfDocument(mongo.WriteError{Code: 121}))
+	require.True(t, OfDocument(refused))
+	require.True(t, OfDocument(all))
+	require.True(t, OfDocument(explain(refused, "changing task t")))
+
+	refused.WriteConcernError, all.WriteConcernError = &mongo.WriteConcernError{Code: 64}, &mongo.WriteConcernError{Code: 64}
+	passing, some := write(121, 189)
+	none, nothing := write()
+	for _, err := range []error{nil, io.EOF, refused, all, passing, some, none, nothing, mongo.WriteError{Code: 189}, mongo.CommandError{Code: 121}} {
+		require.False(t, OfDocument(err), "%v", err)
+	}
+}
+
 func TestAnAnswerThatWouldBeTheSameAgainIsFinal(t *testing.T) {
 	require.True(t, Final(mongo.CommandError{Code: 13}))
 	require.True(t, Final(mongo.CommandError{Code: 999_999}), "an answer is an answer")

@@ -87,6 +87,9 @@ func (s *Types) Get(ctx context.Context, code string) (*model.TaskType, error) {
 // a later release keeps in the document stays. Repeating a call whose answer was lost is no
 // error. Index: _id.
 func (s *Types) Put(ctx context.Context, t *model.TaskType) error {
+	if err := s.typesChanged(ctx); err != nil {
+		return err
+	}
 	seen := *t
 	t.Version, t.UpdatedAt = seen.Version+1, s.Clock.Now()
 	var err error
@@ -149,6 +152,9 @@ func (s *Types) settle(ctx context.Context, t *model.TaskType, seen int64) error
 // keeps the greatest version that was ever deleted, and types that are made later begin
 // above it: an edit of a type that was deleted cannot pass on a new one of its name. Index: _id.
 func (s *Types) Delete(ctx context.Context, code string, version int64) error {
+	if err := s.typesChanged(ctx); err != nil {
+		return err
+	}
 	doing := "deleting the task type " + code
 	for {
 		raw, there, err := readOne[bson.Raw](ctx, s.types, doing, bson.D{d("_id", code)}, options.FindOne().SetProjection(fields("version")))
@@ -181,9 +187,9 @@ func (s *Types) Delete(ctx context.Context, code string, version int64) error {
 	}
 }
 
-// typesChanged makes every process read the types again. A writer that dies before it is
-// heard of with the next change, or by whoever starts anew; its caller has no answer and
-// repeats the command.
+// typesChanged makes every process read the types again. Writers call it twice. After the write, for those that have
+// read in between. Before it, for all others if the writer dies in between, and for a call that is repeated because
+// its second one failed: such a call may find that nothing is left to write.
 func (s *Types) typesChanged(ctx context.Context) error {
 	return s.controlRoom.updateControl(ctx, "telling the workers of a changed type", bson.D{d("$inc", bson.D{d("types", 1)})})
 }

@@ -19,6 +19,7 @@ type Cache struct {
 
 	mu      sync.RWMutex
 	read    bool
+	news    bool          // it has been read since the last [Cache.Refresh] told
 	version int64         // of the control document when it was read
 	checked clock.Instant // when the control document was last looked at by [Cache.Fresh]
 	types   map[string]*model.TaskType
@@ -34,19 +35,30 @@ func New(st *store.Store) *Cache { return &Cache{store: st} }
 const rereadUnread = time.Minute
 
 // Refresh reads the types again where the copy is not of that version of the control
-// document. changed says whether it did. A type whose document this release cannot read stays
-// as it was read before; see [Cache.Unread] for where it was not.
+// document. changed says whether the copy has changed since the last Refresh, also by [Cache.Fresh].
+// A type whose document this release cannot read stays as it was read before; see [Cache.Unread]
+// for where it was not.
 func (c *Cache) Refresh(ctx context.Context, version int64) (changed bool, err error) {
+	if err := c.refresh(ctx, version); err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed, c.news = c.news, false
+	return changed, nil
+}
+
+func (c *Cache) refresh(ctx context.Context, version int64) error {
 	c.mu.RLock()
 	current := c.read && c.version == version && (c.again == nil || c.again.Since(c.store.Local()) < rereadUnread)
 	c.mu.RUnlock()
 	if current {
-		return false, nil
+		return nil
 	}
 	asked := clock.Read(c.store.Local())
 	all, unread, err := c.store.Types.List(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	types := make(map[string]*model.TaskType, len(all))
 	for _, t := range all {
@@ -66,8 +78,8 @@ func (c *Cache) Refresh(ctx context.Context, version int64) (changed bool, err e
 		}
 		c.again = &asked
 	}
-	c.read, c.version, c.types = true, version, types
-	return true, nil
+	c.read, c.news, c.version, c.types = true, true, version, types
+	return nil
 }
 
 // MaxAge is how old the copy may be by which sends are filled in and commands judge.
@@ -90,10 +102,10 @@ func (c *Cache) Fresh(ctx context.Context, maxAge time.Duration) error {
 	return c.Learn(ctx, control.Types, asked)
 }
 
-// Learn is [Cache.Refresh] for a process that asked for the control document at that time. The
-// copy is fresh from then on.
+// Learn brings the copy to that version for a process that asked for the control document at
+// that time. The copy is fresh from then on.
 func (c *Cache) Learn(ctx context.Context, version int64, asked clock.Instant) error {
-	if _, err := c.Refresh(ctx, version); err != nil {
+	if err := c.refresh(ctx, version); err != nil {
 		return err
 	}
 	c.mu.Lock()

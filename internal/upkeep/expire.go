@@ -44,6 +44,9 @@ func (j Expiry) Run(ctx context.Context) error {
 		if len(found) == 0 {
 			break
 		}
+		if err := j.Types.Fresh(ctx, tasktypes.MaxAge); err != nil { // an idle worker's copy is as old as its last poll
+			return err
+		}
 		writes := j.writes(found)
 		written, err := j.Store.Tasks.Writes(ctx, writes, store.Patience)
 		if err != nil {

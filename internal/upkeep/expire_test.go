@@ -53,3 +53,21 @@ func TestExpiryPassesAPageOfHeldTasks(t *testing.T) {
 		return len(ended) == perExpiry+len(others)
 	}, testdb.Patience, time.Millisecond)
 }
+
+func TestExpiryEndsTasksByTheTypesAsTheyAreNow(t *testing.T) {
+	st := open(t)
+	types := tasktypes.New(st)
+	require.NoError(t, types.Fresh(t.Context(), 0))
+	types.Expire() // as the copy of a worker is, which compares it only when it polls
+	const retention = 3 * time.Hour
+	require.NoError(t, st.Types.Put(t.Context(), &model.TaskType{Code: "t", Options: model.Options{Retention: retention}}))
+	expired(t, st, "", 1, st.Clock.Now().Add(-time.Hour))
+
+	var ended []*model.Task
+	j := Expiry{Store: st, Types: types, Ended: func(t *model.Task) { ended = append(ended, t) }}
+	testdb.Eventually(t, "the task expires", func() bool { // a short time limit may find the machine slow
+		require.NoError(t, j.Run(t.Context()))
+		return len(ended) > 0
+	})
+	require.Equal(t, retention, ended[0].ArchiveAt.Sub(ended[0].FinishedAt).Round(time.Second))
+}

@@ -156,3 +156,19 @@ func TestASendOfATaskThatCannotBeReadSaysSo(t *testing.T) {
 	damaged("status")
 	refused()
 }
+
+// What follows an end is done at once, and not by a sweep.
+func TestASendThatEndsATaskHandsItsCallbackOver(t *testing.T) {
+	b := setup(t)
+	hook := model.Callback{Success: &model.CallbackTarget{URL: "http://127.0.0.1:1/"}}
+	s := b.send(mail{}, Key("k"), ConcurrentWorkers(2), Callback(hook))
+	b.Claim(s.ID, "w1")
+	b.End(s.ID, "w1", lifecycle.Success(bson.RawValue{}))
+	require.Equal(t, model.StatusNew, b.get(s.ID).Status, "it wants another worker")
+	b.send(mail{}, Key("k"), ConcurrentWorkers(1), Callback(hook), OnExisting(model.UpdateArgs))
+	task := b.get(s.ID)
+	require.Equal(t, model.StatusCompleted, task.Status)
+	require.Empty(t, task.Outbox)
+	_, err := b.p.Get(t.Context(), lifecycle.DeliveryID(task))
+	require.NoError(t, err)
+}

@@ -212,6 +212,9 @@ func (s *Subscription) keepSeat(ctx context.Context) {
 			}
 		}
 		cancel()
+		if ticks.Reset(s.renewal); err != nil { // the seat lapses soon
+			ticks.Reset(s.renewal / 12)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
 )
 
 // What one round looks at; the next goes on from there.
@@ -21,6 +22,9 @@ const (
 // of processes may do it at once. One round is bounded; more says that there may be permits or
 // keys left at which it is time to look.
 func (g *Gate) Sweep(ctx context.Context) (more bool, err error) {
+	if err := g.types.Fresh(ctx, tasktypes.MaxAge); err != nil {
+		return false, err
+	}
 	if more, err = g.sweepPermits(ctx); err != nil {
 		return false, err
 	}

@@ -339,3 +339,35 @@ func TestADrainLooksAgainOnlyWhenEachSlotIsFree(t *testing.T) {
 		require.True(t, empty)
 	})
 }
+
+// What a handler has saved, its local retry finds, as the next execution does.
+func TestALocalRetryGoesOnFromTheCheckpoint(t *testing.T) {
+	db := testdb.New(t)
+	p, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	s, err := producer.Send(t.Context(), p, drained, 1, producer.Retry(model.Retry{Local: &model.LocalRetry{Count: 2}}))
+	require.NoError(t, err)
+	c, err := New(Config{Database: db})
+	require.NoError(t, err)
+	var found []int
+	require.NoError(t, Handle(c, drained, func(ctx context.Context, task *Task[int]) (model.None, error) {
+		row := 0
+		if _, err := task.Restore(&row); err != nil {
+			return model.None{}, err
+		}
+		if found = append(found, row); row == 1000 {
+			return model.None{}, nil
+		}
+		if err := task.Checkpoint(ctx, row+500); err != nil {
+			return model.None{}, err
+		}
+		return model.None{}, errors.New("row " + strconv.Itoa(row+500))
+	}))
+	_, err = c.Drain(t.Context(), false)
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 500, 1000}, found)
+	task, err := p.Get(t.Context(), s.ID)
+	require.NoError(t, err)
+	require.Equal(t, 1, task.Attempt)
+	require.Equal(t, model.StatusSuccess, task.Status)
+}

@@ -61,17 +61,29 @@ func TestADecisionAfterWhichNobodyLooksIsNotAppliedBesideAnAppend(t *testing.T) 
 	require.True(t, write(2), "it was read after the document")
 }
 
-func TestAFleetOfIdleStreamsIsNotReadToFindWhatIsLost(t *testing.T) {
+func TestOnlyFlowsWithANodeThatIsReadyForLongAreReadToFindWhatIsLost(t *testing.T) {
 	s := newStepping(t)
 	s.reserve(s.now) // an idle stream
-	running := bson.D{{Key: "_id", Value: "s/runs"}, {Key: "kind", Value: graph.KindStream}, {Key: "status", Value: graph.StatusRunning}, {Key: "updated_at", Value: s.now}, {Key: "running_at", Value: s.now}}
-	set := bson.D{{Key: "_id", Value: "-/starts-a-flow"}, {Key: "status", Value: graph.StatusRunning}, {Key: "updated_at", Value: s.now}}
-	later := bson.D{{Key: "_id", Value: "-/later"}, {Key: "status", Value: graph.StatusRunning}, {Key: "updated_at", Value: s.now.Add(time.Second)}, {Key: "running_at", Value: s.now}}
-	_, err := s.db.Collection("flows").InsertMany(t.Context(), []any{running, set, later})
+	state := func(status graph.NodeStatus, at time.Time) graph.State { return graph.State{Status: status, At: at} }
+	ready, later := state(graph.NodeReady, s.now), s.now.Add(time.Second)
+	waits := ready
+	waits.DueAt = later
+	flows := []any{}
+	for id, states := range map[string][]graph.State{
+		"s/ready": {state(graph.NodeSuccess, s.now), ready}, "s/not-for-long": {state(graph.NodeSuccess, s.now), state(graph.NodeReady, later)},
+		"-/ready": {ready}, "-/busy": {ready, state(graph.NodeReady, later)}, "-/waits": {waits}, "-/over": {state(graph.NodeError, s.now)},
+	} {
+		updated := s.now
+		if id == "-/busy" {
+			updated = later
+		}
+		flows = append(flows, bson.D{{Key: "_id", Value: id}, {Key: "status", Value: graph.StatusRunning}, {Key: "updated_at", Value: updated}, {Key: "states", Value: states}})
+	}
+	_, err := s.db.Collection("flows").InsertMany(t.Context(), flows)
 	require.NoError(t, err)
 	var found []string
 	for after := (*graph.Flow)(nil); ; {
-		docs, unread, err := s.Flows.Quiet(t.Context(), s.now, after, 1)
+		docs, unread, err := s.Flows.LongReady(t.Context(), s.now, after, 1)
 		require.NoError(t, err)
 		require.Empty(t, unread)
 		if len(docs) == 0 {
@@ -80,7 +92,7 @@ func TestAFleetOfIdleStreamsIsNotReadToFindWhatIsLost(t *testing.T) {
 		after = docs[0]
 		found = append(found, after.ID)
 	}
-	require.Equal(t, []string{"s/runs", "-/starts-a-flow"}, found)
+	require.Equal(t, []string{"-/busy", "s/ready", "-/ready"}, found)
 }
 
 func TestNodesOfMegabytesAreReadAFewAtATime(t *testing.T) {

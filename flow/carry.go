@@ -146,8 +146,8 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 		held[n.FlowID] = fmt.Errorf("storing the record of the node %s: %w", n.ID, store.ErrHeld)
 	}
 	for _, f := range flows {
-		restarted := slices.ContainsFunc(f.Planned, func(pl graph.Planned) bool { return pl.Do == flowplan.DoRestart })
-		if held[f.ID] != nil || f.DeleteAt.IsZero() && !restarted || f.Kind == graph.KindStream {
+		goesOn := slices.ContainsFunc(f.Planned, func(pl graph.Planned) bool { return pl.Do == flowplan.DoKeep })
+		if held[f.ID] != nil || f.DeleteAt.IsZero() && !goesOn || f.Kind == graph.KindStream {
 			continue // the records of a stream are kept each for its own time
 		}
 		if err := p.store.Nodes.KeepUntil(ctx, f.ID, f.DeleteAt, f.Rev); errors.Is(err, store.ErrHeld) {

@@ -140,8 +140,8 @@ func streamGuard(w Decision[*graph.Flow]) bson.D {
 	return bson.D{d("appended", w.After.Appended)}
 }
 
-// Append stores nodes that are to be linked, each unless one of its id is there. With a session in
-// the context it is part of the caller's transaction. Index: _id.
+// Append stores nodes that are to be linked, each unless one of its id is there, and none before those in front of it:
+// whoever links them links what it sees. With a session in the context it is part of the caller's transaction. Index: _id.
 func (s *Nodes) Append(ctx context.Context, nodes []*graph.Node) error {
 	statements := make([]statement, 0, len(nodes))
 	seen := make(map[string]bool, len(nodes)) // of several with one id the first is stored
@@ -163,7 +163,7 @@ func (s *Nodes) Append(ctx context.Context, nodes []*graph.Node) error {
 		_, err := s.flowNodes.BulkWrite(ctx, models)
 		return explain(err, "storing appended nodes")
 	}
-	x, err := s.send(ctx, s.flowNodes, "storing appended node", statements, Patience)
+	x, err := s.insertInOrder(ctx, s.flowNodes, "storing appended node", statements, Patience)
 	if err != nil {
 		return err
 	}

@@ -1,15 +1,22 @@
 package store_test
 
 import (
+	"context"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -165,4 +172,94 @@ func TestALateProcessDoesNotHaveTheRecordsOfAFlowDeletedThatGoesOn(t *testing.T)
 	require.EqualValues(t, 2, deleted())
 	require.NoError(t, s.Nodes.KeepUntil(t.Context(), "-/f", time.Time{}, 4))
 	require.EqualValues(t, 2, deleted(), "it is late, too")
+}
+
+func appended(ids ...string) (nodes []*graph.Node) {
+	for i, id := range ids {
+		nodes = append(nodes, &graph.Node{ID: "s/g/" + id, FlowID: "s/g", Node: id, No: int64(i + 1), Status: graph.NodeInit})
+	}
+	return nodes
+}
+
+// An append of many nodes is several commands. An engine that looks in between links what it sees.
+func TestTheCommandsOfAnAppendGoOutOneAfterTheOther(t *testing.T) {
+	db := testdb.New(t)
+	var mu sync.Mutex
+	var once sync.Once
+	open, most := map[int64]bool{}, 0
+	both := make(chan struct{}) // closed when two are on their way
+	answered := func(request int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		delete(open, request)
+	}
+	inserts := func(name string, command bson.Raw) bool {
+		coll, _ := command.Lookup(name).StringValueOK()
+		return name == "insert" && coll == "flow_nodes"
+	}
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if !inserts(e.CommandName, e.Command) {
+				return
+			}
+			mu.Lock()
+			open[e.RequestID] = true
+			if most = max(most, len(open)); most == 2 {
+				once.Do(func() { close(both) })
+			}
+			mu.Unlock()
+			select { // the other one has its chance
+			case <-both:
+			case <-time.After(100 * time.Millisecond):
+			}
+		},
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { answered(e.RequestID) },
+		Failed:    func(_ context.Context, e *event.CommandFailedEvent) { answered(e.RequestID) },
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	s, err := store.Open(store.Config{Database: client.Database(db.Name())})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(t.Context()))
+	ids := make([]string, 5_001)
+	for i := range ids {
+		ids[i] = strconv.Itoa(i)
+	}
+	require.NoError(t, store.WhileHeld(t.Context(), func() error { return s.Nodes.Append(t.Context(), appended(ids...)) }))
+	n, err := db.Collection("flow_nodes").CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.EqualValues(t, len(ids), n)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, 1, most)
+}
+
+func TestNoNodeIsStoredBeforeOneThatIsHeld(t *testing.T) {
+	t.Parallel()
+	s := newStepping(t)
+	session, err := s.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = s.db.Collection("flow_nodes").InsertOne(mongo.NewSessionContext(t.Context(), session), bson.D{{Key: "_id", Value: "s/g/20"}})
+	require.NoError(t, err)
+	ids := make([]string, 40)
+	for i := range ids {
+		ids[i] = strconv.Itoa(i)
+	}
+	stored := func() int64 {
+		n, err := s.db.Collection("flow_nodes").CountDocuments(t.Context(), bson.D{})
+		require.NoError(t, err)
+		last, err := s.db.Collection("flow_nodes").CountDocuments(t.Context(), bson.D{{Key: "no", Value: bson.D{{Key: "$lte", Value: n}}}})
+		require.NoError(t, err)
+		require.Equal(t, n, last, "those that are stored are the first")
+		return n
+	}
+	for range 2 {
+		require.ErrorIs(t, s.Nodes.Append(t.Context(), appended(ids...)), store.ErrHeld)
+		require.LessOrEqual(t, stored(), int64(20))
+	}
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	require.NoError(t, store.WhileHeld(t.Context(), func() error { return s.Nodes.Append(t.Context(), appended(ids...)) }))
+	require.EqualValues(t, 40, stored())
 }

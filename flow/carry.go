@@ -183,6 +183,8 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 		return t
 	}
 	switch {
+	case do.plan.Do == flowplan.DoAbort && do.flow.States[do.place()].Status == graph.NodeReady && t.Status.Ended() && t.Status != model.StatusPending:
+		return toldOnce(t, do) // it ended between the decision and what that had read
 	case do.plan.Do == flowplan.DoAbort && t.Type == flowspec.NodeType && do.flow.States[do.place()].Status == graph.NodeReady:
 		return t // it ends when its flow or its elements have, which are cancelled
 	case do.plan.Do == flowplan.DoAbort:
@@ -197,6 +199,14 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 		return t
 	}
 	return p.started(t, do)
+}
+
+// toldOnce has the flow told of an end, unless it is about to be.
+func toldOnce(t *model.Task, do todo) *model.Task {
+	if t.Origin.Generation != do.plan.Life || slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomeFlow }) {
+		return t
+	}
+	return lifecycle.TellAgain(t, do.now)
 }
 
 // abort ends a task that its node does not need any more.

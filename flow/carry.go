@@ -146,8 +146,8 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 		held[n.FlowID] = fmt.Errorf("storing the record of the node %s: %w", n.ID, store.ErrHeld)
 	}
 	for _, f := range flows {
-		restarted := slices.ContainsFunc(f.Planned, func(pl graph.Planned) bool { return pl.Do == flowplan.DoRestart })
-		if held[f.ID] != nil || f.DeleteAt.IsZero() && !restarted || f.Kind == graph.KindStream {
+		goesOn := slices.ContainsFunc(f.Planned, func(pl graph.Planned) bool { return pl.Do == flowplan.DoKeep })
+		if held[f.ID] != nil || f.DeleteAt.IsZero() && !goesOn || f.Kind == graph.KindStream {
 			continue // the records of a stream are kept each for its own time
 		}
 		if err := p.store.Nodes.KeepUntil(ctx, f.ID, f.DeleteAt, f.Rev); errors.Is(err, store.ErrHeld) {
@@ -183,6 +183,8 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 		return t
 	}
 	switch {
+	case do.plan.Do == flowplan.DoAbort && do.flow.States[do.place()].Status == graph.NodeReady && t.Status.Ended() && t.Status != model.StatusPending:
+		return toldOnce(t, do) // it ended between the decision and what that had read
 	case do.plan.Do == flowplan.DoAbort && t.Type == flowspec.NodeType && do.flow.States[do.place()].Status == graph.NodeReady:
 		return t // it ends when its flow or its elements have, which are cancelled
 	case do.plan.Do == flowplan.DoAbort:
@@ -197,6 +199,14 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 		return t
 	}
 	return p.started(t, do)
+}
+
+// toldOnce has the flow told of an end, unless it is about to be.
+func toldOnce(t *model.Task, do todo) *model.Task {
+	if t.Origin.Generation != do.plan.Life || slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomeFlow }) {
+		return t
+	}
+	return lifecycle.TellAgain(t, do.now)
 }
 
 // abort ends a task that its node does not need any more.

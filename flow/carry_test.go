@@ -422,3 +422,31 @@ func TestAFlowThatIsRememberedKeepsTheTasksThatItPlans(t *testing.T) {
 	require.Empty(t, d.finish(doc))
 	require.Len(t, planner{d.f}.Tasks(doc), 1)
 }
+
+// A node that asks, or that waits, has no task of which a new life begins.
+func TestTheRecordsOfAFlowThatGoesOnFromANodeWithoutATaskAreKept(t *testing.T) {
+	t.Parallel()
+	for name, last := range map[string]graph.NodeSpec{"ask": {Ask: &graph.Ask{Title: "Go on?"}}, "wait": {Wait: &graph.Wait{For: time.Hour}}} {
+		d := newDriven(t)
+		last.ID, last.After = "last", []string{"a"}
+		doc, err := d.f.Start(t.Context(), graph.Spec{Key: "f", Nodes: []graph.NodeSpec{{ID: "a", Type: "t"}, last}})
+		require.NoError(t, err)
+		d.succeeds(taskID(doc, 0), 1)
+		d.told(doc, 0)
+		kept := func() int64 {
+			n, err := d.db.Collection("flow_nodes").CountDocuments(t.Context(), bson.D{{Key: "flow_id", Value: doc.ID}, {Key: "delete_at", Value: bson.D{{Key: "$exists", Value: false}}}})
+			require.NoError(t, err)
+			return n
+		}
+		if name == "ask" {
+			_, err = d.f.Answer(t.Context(), doc.ID, "last", map[string]any{}, "")
+		} else {
+			_, err = d.f.Cancel(t.Context(), doc.ID, "")
+		}
+		require.NoError(t, err)
+		require.Equal(t, graph.StatusFinish, d.get(doc).Status)
+		require.Zero(t, kept(), name)
+		require.NotEqual(t, graph.StatusFinish, d.retry(doc, "last").Status)
+		require.EqualValues(t, 2, kept(), name)
+	}
+}

@@ -21,6 +21,10 @@ import (
 // so to start it twice is the same as once.
 func (p planner) children(ctx context.Context, todos []todo, held map[string]error) error {
 	var started []*graph.Flow
+	late, err := p.late(ctx, todos)
+	if err != nil {
+		return err
+	}
 	for _, do := range todos {
 		f, pl := do.flow, do.plan
 		if held[f.ID] != nil {
@@ -35,7 +39,7 @@ func (p planner) children(ctx context.Context, todos []todo, held map[string]err
 			err = p.cancelChild(ctx, do, pl.Life)
 		default:
 		}
-		if do.gone == nil && (pl.Do == flowplan.DoRelease || pl.Do == flowplan.DoRestart) && err == nil && st.Status == graph.NodeReady && st.Life == pl.Life {
+		if do.gone == nil && (pl.Do == flowplan.DoRelease || pl.Do == flowplan.DoRestart) && err == nil && st.Status == graph.NodeReady && st.Life == pl.Life && !late(do) {
 			var child *graph.Flow
 			if child, err = p.startChild(ctx, do); child != nil {
 				started = append(started, child)

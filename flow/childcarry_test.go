@@ -124,3 +124,34 @@ func TestATaskThatAPersonRetriedLaterEndsWithTheFlowThatItWaitsFor(t *testing.T)
 	require.NoError(t, planner{d.f}.report(t.Context(), []*graph.Flow{d.get(child)}, map[string]error{}, true))
 	require.Equal(t, model.StatusWait, d.task(doc, 1).Status)
 }
+
+// An engine has decided that a node starts a flow, or elements, and stands still. Meanwhile somebody cancels the task of
+// the node, or has the node begin a new life.
+func TestASlowEngineStartsNothingForANodeThatHasEnded(t *testing.T) {
+	t.Parallel()
+	for name, node := range map[string]graph.NodeSpec{
+		"a flow":   {Flow: &graph.Spec{Nodes: []graph.NodeSpec{{ID: "x", Type: "t"}}}},
+		"elements": {Type: "t", Each: &graph.Each{Items: []int{1, 2}}},
+	} {
+		for _, again := range []bool{false, true} {
+			d := newDriven(t)
+			node.ID, node.After, node.Join = "in", []string{"a"}, graph.Join{Strategy: graph.AllEnded}
+			doc, err := d.f.Start(t.Context(), graph.Spec{Key: "f", Nodes: []graph.NodeSpec{{ID: "a", Type: "t", OnFailure: graph.Continue}, node}})
+			require.NoError(t, err)
+			before := d.get(doc)
+			slow, err := flowplan.Ended(before, []flowplan.End{{Node: 0, Status: model.StatusFailure}}, &flowplan.Inputs{}, d.f.store.Clock.Now())
+			require.NoError(t, err)
+			d.write(before, slow)
+			_, err = d.prod.Cancel(t.Context(), taskID(doc, 1), "not needed")
+			require.NoError(t, err)
+			d.told(doc, 1)
+			require.Equal(t, graph.NodePending, d.get(doc).States[1].Status)
+			if again {
+				d.retry(doc, "in")
+			}
+			tasks, flows := d.count("tasks"), d.count("flows")
+			require.Empty(t, d.finish(slow))
+			require.Equal(t, []int64{tasks, flows}, []int64{d.count("tasks"), d.count("flows")}, name)
+		}
+	}
+}

@@ -40,9 +40,13 @@ func (p planner) spread(ctx context.Context, todos []todo, held map[string]error
 	var tasks []*model.Task
 	var of []string // a task's flow
 	now := p.store.Clock.Now()
+	late, err := p.late(ctx, todos)
+	if err != nil {
+		return err
+	}
 	for _, do := range todos {
 		i := do.place()
-		if held[do.flow.ID] != nil || !flowplan.Runs(do.flow, do.plan) {
+		if held[do.flow.ID] != nil || !flowplan.Runs(do.flow, do.plan) || late(do) {
 			continue
 		}
 		v, st := &do.flow.Nodes[i], &do.flow.States[i]
@@ -75,6 +79,25 @@ func (p planner) spread(ctx context.Context, todos []todo, held map[string]error
 		tasks, of = tasks[n:], of[n:]
 	}
 	return nil
+}
+
+// late reads the tasks of nodes that are to start elements or flows. It says of which nodes somebody has ended the task, or
+// begun a new life, while this process was slow: nobody waits for what they would start.
+func (p planner) late(ctx context.Context, todos []todo) (func(do todo) bool, error) {
+	var ids []string
+	for _, do := range todos {
+		if do.plan.Do == flowplan.DoRelease || do.plan.Do == flowplan.DoRestart {
+			ids = append(ids, taskID(do.flow, do.place()))
+		}
+	}
+	tasks, err := p.store.Tasks.LastLivesOf(ctx, ids, store.State)
+	if err != nil {
+		return nil, fmt.Errorf("reading the tasks of nodes that start others: %w", err)
+	}
+	return func(do todo) bool {
+		t := tasks[taskID(do.flow, do.place())]
+		return t != nil && ofNode(t, do.flow, do.place()) && (t.Origin.Generation > do.plan.Life || t.Origin.Generation == do.plan.Life && t.Status.Ended())
+	}, nil
 }
 
 // changeElements releases and cancels tasks of elements.

@@ -270,7 +270,17 @@ func (f *Flows) Await(ctx context.Context, id string) (*graph.Flow, error) {
 			return nil, err
 		}
 		if status == graph.StatusFinish || status == graph.StatusPending {
-			return f.Get(ctx, id)
+			doc, err := f.Get(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			if doc.Status == status { // a failover may undo what a majority does not have
+				if stays, err := f.store.Flows.Stays(ctx, doc); err != nil {
+					return nil, err
+				} else if stays {
+					return doc, nil
+				}
+			}
 		}
 		clock.Pause(ctx, pause)
 		if err := ctx.Err(); err != nil {

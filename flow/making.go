@@ -27,6 +27,8 @@ type making struct {
 	err     error
 	known   *memo // nil = nothing
 	missing []int
+	asked   []int                  // PENDING nodes of which something may run still
+	working map[flowplan.Life]bool // what is known of that
 	// passing are outputs that another decision reads anew: the task is gone, or somebody has it run again.
 	passing []flowplan.Life
 	// impatient: what is decided about has waited for joinPatience.
@@ -45,19 +47,29 @@ func (f *Flows) make(ctx context.Context, all []*making, now time.Time) error {
 // provide calls try with all, and reads the outputs that it misses, until nothing is missing.
 func (f *Flows) provide(ctx context.Context, all []*making, try func(*making)) error {
 	for {
+		asks := false
 		lacking := map[string][]func(t *model.Task, there bool){} // by task
 		for _, m := range all {
-			m.missing = nil
+			m.missing, m.asked = nil, nil
 			if m.known == nil {
 				m.known = newMemo(m.flow)
 			}
 			try(m)
+			if asks = asks || len(m.asked) > 0; len(m.asked) > 0 {
+				if err := f.lookAtPending(ctx, m); err != nil {
+					return err
+				}
+			}
 			for _, i := range m.missing {
 				id := taskID(m.flow, i)
 				lacking[id] = append(lacking[id], func(t *model.Task, there bool) { m.take(i, t, there) })
 			}
 		}
-		if len(lacking) == 0 {
+		switch {
+		case len(lacking) > 0:
+		case asks:
+			continue
+		default:
 			return nil
 		}
 		tasks, err := f.store.Tasks.LastLivesOf(ctx, slices.Collect(maps.Keys(lacking)), store.Output)
@@ -137,7 +149,10 @@ func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[st
 
 // try makes a decision with the outputs that are known; missing are those that it lacks.
 func (f *Flows) try(m *making, now time.Time) {
-	in := &flowplan.Inputs{Outputs: m.known.outputs, Gone: m.known.gone, Taken: m.known.taken, Joins: f.joins, Impatient: m.impatient}
+	if m.working == nil {
+		m.working = map[flowplan.Life]bool{}
+	}
+	in := &flowplan.Inputs{Outputs: m.known.outputs, Gone: m.known.gone, Taken: m.known.taken, Working: m.working, Joins: f.joins, Impatient: m.impatient}
 	after, err := m.decide(in, now)
 	if err != nil {
 		m.err = err
@@ -176,7 +191,10 @@ func (f *Flows) try(m *making, now time.Time) {
 	for i := range in.Missing {
 		m.missing = append(m.missing, i)
 	}
-	if len(m.missing) == 0 {
+	for i := range in.Asked {
+		m.asked = append(m.asked, i)
+	}
+	if len(m.missing)+len(m.asked) == 0 {
 		m.after = after
 	}
 }

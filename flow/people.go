@@ -250,6 +250,12 @@ func (f *Flows) change(ctx context.Context, doing, id, node string, decide func(
 			return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
 		}
 		if made.err != nil {
+			switch stays, err := f.store.Flows.Stays(ctx, before); {
+			case err != nil:
+				return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
+			case !stays:
+				continue
+			}
 			return nil, fmt.Errorf("%s the flow: %w", doing, made.err)
 		}
 		applied, err := f.decider.One(ctx, began, store.Decision[*graph.Flow]{Before: before, After: made.after})

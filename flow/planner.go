@@ -184,7 +184,7 @@ func (p planner) Sweep(ctx context.Context) error {
 	now := p.store.Clock.Now()
 	var failed error
 	for after := (*graph.Flow)(nil); ; {
-		flows, unread, err := p.store.Flows.Quiet(ctx, now.Add(-lostAfter), after, perSweep)
+		flows, unread, err := p.store.Flows.LongReady(ctx, now.Add(-lostAfter), after, perSweep)
 		if err != nil {
 			return errors.Join(failed, err)
 		}
@@ -195,9 +195,7 @@ func (p planner) Sweep(ctx context.Context) error {
 			return errors.Join(failed, p.linkLost(ctx))
 		}
 		for _, found := range flows {
-			if slices.ContainsFunc(found.States, func(st graph.State) bool { return st.Status == graph.NodeReady && st.DueAt.IsZero() }) {
-				failed = errors.Join(failed, p.tellLost(ctx, found.ID))
-			}
+			failed = errors.Join(failed, p.tellLost(ctx, found.ID))
 		}
 		after = flows[len(flows)-1]
 	}
@@ -208,10 +206,12 @@ func (p planner) tellLost(ctx context.Context, id string) error {
 	_, err := p.change(ctx, "looking for lost ends of", id, "", func(doc *graph.Flow, _ int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 		var ids []string
 		var of []flowplan.End // what their ends are about
-		for i, st := range doc.States {
-			if st.Status != graph.NodeReady || !flowspec.HasTask(&doc.Nodes[i]) || now.Sub(st.At) < lostAfter {
+		places := longReady(doc, now)
+		for _, i := range places {
+			if !flowspec.HasTask(&doc.Nodes[i]) {
 				continue
 			}
+			st := &doc.States[i]
 			ids, of = append(ids, taskID(doc, i)), append(of, flowplan.End{Node: i, Life: st.Life})
 			for k := range len(st.Elements) {
 				if flowplan.ElementOpen(st.Elements[k]) {
@@ -219,7 +219,7 @@ func (p planner) tellLost(ctx context.Context, id string) error {
 				}
 			}
 		}
-		if len(ids) == 0 || len(doc.Planned) > 0 {
+		if len(ids) == 0 {
 			return doc, nil
 		}
 		lives, err := p.store.Tasks.LastLivesOf(ctx, ids, store.State)
@@ -242,7 +242,7 @@ func (p planner) tellLost(ctx context.Context, id string) error {
 				ends = append(ends, e)
 			}
 		}
-		gone, err := p.lostChildren(ctx, doc, now)
+		gone, err := p.lostChildren(ctx, doc, places)
 		if err != nil {
 			return nil, err
 		}
@@ -251,13 +251,33 @@ func (p planner) tellLost(ctx context.Context, id string) error {
 	return err
 }
 
-// lostChildren are the nodes whose flows are gone. Of flows that are over it tells the nodes once
+// longReady are the places of the nodes that have been READY for so long that their ends may be lost. What is planned
+// about a node may still send its task, or begin a new life. Other nodes may have plans at any time.
+func longReady(doc *graph.Flow, now time.Time) (places []int) {
+	planned := map[int]bool{}
+	for k := range doc.Planned {
+		if pl := &doc.Planned[k]; flowplan.OfNode(pl) {
+			for n := range max(pl.N, 1) {
+				planned[flowplan.Place(doc, pl)+n] = true
+			}
+		}
+	}
+	for i := range doc.States {
+		if st := &doc.States[i]; st.Status == graph.NodeReady && now.Sub(st.At) >= lostAfter && !planned[i] {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// lostChildren are those of the nodes whose flows are gone. Of flows that are over it tells the nodes once
 // more.
-func (p planner) lostChildren(ctx context.Context, doc *graph.Flow, now time.Time) (gone []flowplan.End, err error) {
-	for i, st := range doc.States {
-		if st.Status != graph.NodeReady || doc.Nodes[i].Flow == nil || now.Sub(st.At) < lostAfter {
+func (p planner) lostChildren(ctx context.Context, doc *graph.Flow, places []int) (gone []flowplan.End, err error) {
+	for _, i := range places {
+		if doc.Nodes[i].Flow == nil {
 			continue
 		}
+		st := &doc.States[i]
 		child, err := p.store.Flows.Get(ctx, flowspec.ChildID(doc, i, st.Life))
 		switch {
 		case errors.Is(err, ErrNotFound):

@@ -168,9 +168,23 @@ func differ(was, is graph.State) bool {
 	return is.Status != was.Status || is.Life != was.Life || is.Reason != was.Reason
 }
 
+// present is the flow as it is now. One that is over is so for a majority, too: a failover may undo anything else, and
+// the watch ends.
+func (w *watch) present(ctx context.Context) (*graph.Flow, error) {
+	for {
+		doc, err := w.Get(ctx, w.id)
+		if err != nil || doc.Status != graph.StatusFinish {
+			return doc, err
+		}
+		if stays, err := w.store.Flows.Stays(ctx, doc); err != nil || stays {
+			return doc, err
+		}
+	}
+}
+
 // read reads the flow and tells what is new in it.
 func (w *watch) read(ctx context.Context) error {
-	doc, err := w.Get(ctx, w.id)
+	doc, err := w.present(ctx)
 	if err == nil {
 		err = w.left(ctx, doc)
 	}

@@ -13,5 +13,6 @@ const (
 	DoOver     graph.Action = "over"     // no change; FINISH is reported, or to the parent flow also PENDING
 	DoElements graph.Action = "elements" // more elements of a node may run
 	DoDrop     graph.Action = "drop"     // elements of a node's last life are cancelled
+	DoKeep     graph.Action = "keep"     // of the flow, which was over and goes on: no time is set to delete its records
 	DoGather   graph.Action = "gather"   // the task of a node with elements ends, with their outputs
 )

@@ -40,11 +40,11 @@ func ended(t *testing.T, f *graph.Flow, in *Inputs, status model.Status, nodes .
 	return after
 }
 
-// plans are what a flow plans, by node.
+// plans are what a flow plans about nodes, by node.
 func plans(f *graph.Flow) map[int]graph.Action {
 	out := map[int]graph.Action{}
 	for _, p := range f.Planned {
-		if p.Do != "" {
+		if p.Do != "" && OfNode(&p) {
 			out[p.Node] = p.Do
 		}
 	}

@@ -2,6 +2,7 @@ package flowplan
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -108,6 +109,9 @@ func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow,
 	}
 	s := begin(f, in, now)
 	s.Closed, s.Reason, s.EndedAt, s.DeleteAt = false, "", time.Time{}, time.Time{}
+	if !f.DeleteAt.IsZero() {
+		s.Planned = append(s.Planned, graph.Planned{ID: strconv.FormatInt(s.Rev, 10) + planKeep, Node: noNode, Do: DoKeep})
+	}
 	for i := range s.Nodes {
 		st := &s.States[i]
 		if !behind[i] {

@@ -42,6 +42,10 @@ type Inputs struct {
 	Gone map[Life]bool
 	// Taken is what conditions said of outputs; decisions add to it. nil = nobody remembers that.
 	Taken map[Edge]bool
+	// Working says of PENDING nodes whether something of them may run still: a person has had it run again. A decision
+	// that lacks one notes the place in Asked. nil = nothing of any does.
+	Working map[Life]bool
+	Asked   map[int]bool
 	// Joins are the registered functions. A node whose join is not among them waits, and is due for engines that have it.
 	Joins map[string]JoinFunc
 	// Impatient says that joins have failed for long, or that a person decides: a node whose join fails
@@ -89,8 +93,23 @@ func (in *Inputs) output(f *graph.Flow, node int) (bson.RawValue, error) {
 	return out, nil
 }
 
-// Ready reports whether the decision had all outputs that it needed.
-func (in *Inputs) Ready() bool { return len(in.Missing) == 0 }
+// works says whether something of a PENDING node may run still.
+func (in *Inputs) works(f *graph.Flow, node int) bool {
+	if in.Working == nil || !flowspec.HasTask(&f.Nodes[node]) {
+		return false
+	}
+	works, known := in.Working[LifeOf(f, node)]
+	if !known {
+		if in.Asked == nil {
+			in.Asked = map[int]bool{}
+		}
+		in.Asked[node] = true
+	}
+	return works
+}
+
+// Ready reports whether the decision had all that it needed.
+func (in *Inputs) Ready() bool { return len(in.Missing)+len(in.Asked) == 0 }
 
 // step is one decision about a flow in the making: a copy of the flow that becomes one guarded
 // write.
@@ -378,6 +397,9 @@ func (s *step) close(reason string) {
 			s.settle(i, graph.NodeError, reason)
 		case st.Status == graph.NodeReady:
 			s.plan(i, DoAbort)
+		case st.Own && st.Status == graph.NodePending && s.in.works(s.Flow, i): // its end is waited for, too
+			s.settle(i, graph.NodeReady, "")
+			s.plan(i, DoAbort)
 		case st.Own && st.Status == graph.NodePending:
 			s.settle(i, graph.NodeError, st.Reason)
 			s.plan(i, DoAbort)
@@ -387,7 +409,7 @@ func (s *step) close(reason string) {
 	}
 }
 
-// settle gives a node its final status.
+// settle gives a node a status that no person has to decide about.
 func (s *step) settle(i int, status graph.NodeStatus, reason string) {
 	s.States[i].Own = false
 	s.set(i, status, reason)

@@ -12,7 +12,7 @@ import (
 )
 
 // The ends of the ids of what is planned about a flow as a whole.
-const planOver, planHalt = "-over", "-halt"
+const planOver, planHalt, planKeep = "-over", "-halt", "-keep"
 
 // tell plans the callbacks of the flow: for nodes that have begun to wait for a person, and when it
 // is over. A node that started the flow is told, too. Each plan has what is told, because the node may go on before it is delivered.

@@ -34,6 +34,8 @@ type batch struct {
 	doing   string // "writing task"
 	sharded bool
 	alone   bool // all documents are suspects: the caller waits for no others
+	inOrder bool // one command goes out after the other, and none after one that was not carried out
+	stuck   bool // in order: a command was not
 
 	mu    sync.Mutex
 	x     executed
@@ -82,13 +84,42 @@ func (s *core) send(ctx context.Context, coll *mongo.Collection, doing string, s
 	return b.x, b.worst
 }
 
+// insertInOrder is [core.send] for inserts of which none is to be seen before those in front of it. What comes after a
+// held document is not sent and counts as held.
+func (s *core) insertInOrder(ctx context.Context, coll *mongo.Collection, doing string, inserts []statement, search time.Duration) (executed, error) {
+	t, err := s.Topology(ctx)
+	if err != nil {
+		return executed{}, err
+	}
+	b := &batch{s: s, coll: coll, doing: doing, sharded: t.Sharded, inOrder: true}
+	late := b.sendAll(ctx, commands(inserts, 1))
+	b.isolate(ctx, late, nil, s.local.Monotonic()+search)
+	b.x.clean, b.x.exact = len(b.x.unsure) == 0, !b.sharded
+	return b.x, b.worst
+}
+
+// atOnce is how many of the commands go out at the same time.
+func (b *batch) atOnce(commands, most int) int {
+	if b.inOrder {
+		most = 1
+	}
+	return min(commands, most)
+}
+
 // sendAll sends commands, those of many statements several at a time, and returns what of
 // them ran out of time. One document that ran out of time alone is held.
 func (b *batch) sendAll(ctx context.Context, all []command) (late []command) {
 	var mu sync.Mutex
 	one := func(c command) {
+		if b.inOrder && b.stuck {
+			c.each(b.leaveOut)
+			return
+		}
 		limit := beforeEnd(ctx, b.s.pace.limit(c.ids, c.bytes(), c.parts[0].insert != nil), commandShare)
 		slow, err := b.sendOnce(ctx, c, limit)
+		if b.inOrder {
+			b.stuck = err != nil || slow.ids > 0
+		}
 		switch b.failed(err); slow.ids {
 		case 0:
 		case 1:
@@ -101,12 +132,13 @@ func (b *batch) sendAll(ctx context.Context, all []command) (late []command) {
 	}
 	for len(all) > 0 {
 		var sent sync.WaitGroup
-		for _, c := range all[1:min(statementsAtOnce, len(all))] {
+		n := b.atOnce(len(all), statementsAtOnce)
+		for _, c := range all[1:n] {
 			sent.Go(func() { one(c) })
 		}
 		one(all[0])
 		sent.Wait()
-		all = all[min(statementsAtOnce, len(all)):]
+		all = all[n:]
 	}
 	return late
 }
@@ -142,6 +174,13 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 		return suspected && !answers()
 	}
 	one := func(c command, first bool) {
+		if b.inOrder && b.stuck {
+			c.each(b.leaveOut)
+			return
+		}
+		if b.inOrder {
+			b.stuck = true // unless it is answered
+		}
 		if c.ids > 1 && stalled() {
 			c.each(b.leaveOut)
 			return
@@ -155,6 +194,9 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 		b.failed(err)
 		mu.Lock()
 		defer mu.Unlock()
+		if b.inOrder {
+			b.stuck = err != nil || slow.ids > 0
+		}
 		if c.ids > 1 {
 			if slow.ids == 0 {
 				answered++
@@ -171,13 +213,14 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 		}
 	}
 	for level := 0; len(wave) > 0; level++ {
+		b.stuck = false // in order, the wave is the parts of the command that was
 		queue := make(chan command, len(wave))
 		for _, c := range wave {
 			queue <- c
 		}
 		close(queue)
 		var senders sync.WaitGroup
-		for i := range min(atOnce, len(wave)) {
+		for i := range b.atOnce(len(wave), atOnce) {
 			senders.Go(func() {
 				first := level == 0 && i == 0 // so that each call gets on
 				for c := range queue {

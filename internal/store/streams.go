@@ -140,8 +140,8 @@ func streamGuard(w Decision[*graph.Flow]) bson.D {
 	return bson.D{d("appended", w.After.Appended)}
 }
 
-// Append stores nodes that are to be linked, each unless one of its id is there. With a session in
-// the context it is part of the caller's transaction. Index: _id.
+// Append stores nodes that are to be linked, each unless one of its id is there, and none before those in front of it:
+// whoever links them links what it sees. With a session in the context it is part of the caller's transaction. Index: _id.
 func (s *Nodes) Append(ctx context.Context, nodes []*graph.Node) error {
 	statements := make([]statement, 0, len(nodes))
 	seen := make(map[string]bool, len(nodes)) // of several with one id the first is stored
@@ -163,7 +163,7 @@ func (s *Nodes) Append(ctx context.Context, nodes []*graph.Node) error {
 		_, err := s.flowNodes.BulkWrite(ctx, models)
 		return explain(err, "storing appended nodes")
 	}
-	x, err := s.send(ctx, s.flowNodes, "storing appended node", statements, Patience)
+	x, err := s.insertInOrder(ctx, s.flowNodes, "storing appended node", statements, Patience)
 	if err != nil {
 		return err
 	}
@@ -373,14 +373,15 @@ func (s *Flows) StreamsIn(ctx context.Context, status graph.Status, span Span) (
 		span.options("updated_at", indexState).SetProjection(bson.D{d("planned", 0)}))
 }
 
-// Quiet reads flows as [Flows.List] does: those that are RUNNING and about which nothing was decided
-// after the given time, but for idle streams. unread are flows that this release cannot read. Index:
-// state.
-func (s *Flows) Quiet(ctx context.Context, since time.Time, after *graph.Flow, limit int) (docs []*graph.Flow, unread []Unreadable, err error) {
+// LongReady reads flows as [Flows.List] does: those that are RUNNING and of which a node has been READY since before the
+// given time, but for nodes that wait for a time. When something was last decided about a flow does not matter: other
+// nodes may keep it busy. unread are flows that this release cannot read. Index: state, and the states of all that are
+// RUNNING.
+func (s *Flows) LongReady(ctx context.Context, since time.Time, after *graph.Flow, limit int) (docs []*graph.Flow, unread []Unreadable, err error) {
 	span := Span{Limit: limit}
 	if after != nil {
 		span.At, span.ID = after.UpdatedAt, after.ID
 	}
-	return s.list(ctx, bson.D{d("status", graph.StatusRunning), d("updated_at", bson.D{d("$lte", since)}),
-		d("$nor", bson.A{bson.D{d("kind", graph.KindStream), d("running_at", absent)}})}, span)
+	return s.list(ctx, bson.D{d("status", graph.StatusRunning),
+		d("states", bson.D{d("$elemMatch", bson.D{d("s", graph.NodeReady), d("due_at", absent), d("at", bson.D{d("$lte", since)})})})}, span)
 }

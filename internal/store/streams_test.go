@@ -1,15 +1,22 @@
 package store_test
 
 import (
+	"context"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -61,17 +68,29 @@ func TestADecisionAfterWhichNobodyLooksIsNotAppliedBesideAnAppend(t *testing.T) 
 	require.True(t, write(2), "it was read after the document")
 }
 
-func TestAFleetOfIdleStreamsIsNotReadToFindWhatIsLost(t *testing.T) {
+func TestOnlyFlowsWithANodeThatIsReadyForLongAreReadToFindWhatIsLost(t *testing.T) {
 	s := newStepping(t)
 	s.reserve(s.now) // an idle stream
-	running := bson.D{{Key: "_id", Value: "s/runs"}, {Key: "kind", Value: graph.KindStream}, {Key: "status", Value: graph.StatusRunning}, {Key: "updated_at", Value: s.now}, {Key: "running_at", Value: s.now}}
-	set := bson.D{{Key: "_id", Value: "-/starts-a-flow"}, {Key: "status", Value: graph.StatusRunning}, {Key: "updated_at", Value: s.now}}
-	later := bson.D{{Key: "_id", Value: "-/later"}, {Key: "status", Value: graph.StatusRunning}, {Key: "updated_at", Value: s.now.Add(time.Second)}, {Key: "running_at", Value: s.now}}
-	_, err := s.db.Collection("flows").InsertMany(t.Context(), []any{running, set, later})
+	state := func(status graph.NodeStatus, at time.Time) graph.State { return graph.State{Status: status, At: at} }
+	ready, later := state(graph.NodeReady, s.now), s.now.Add(time.Second)
+	waits := ready
+	waits.DueAt = later
+	flows := []any{}
+	for id, states := range map[string][]graph.State{
+		"s/ready": {state(graph.NodeSuccess, s.now), ready}, "s/not-for-long": {state(graph.NodeSuccess, s.now), state(graph.NodeReady, later)},
+		"-/ready": {ready}, "-/busy": {ready, state(graph.NodeReady, later)}, "-/waits": {waits}, "-/over": {state(graph.NodeError, s.now)},
+	} {
+		updated := s.now
+		if id == "-/busy" {
+			updated = later
+		}
+		flows = append(flows, bson.D{{Key: "_id", Value: id}, {Key: "status", Value: graph.StatusRunning}, {Key: "updated_at", Value: updated}, {Key: "states", Value: states}})
+	}
+	_, err := s.db.Collection("flows").InsertMany(t.Context(), flows)
 	require.NoError(t, err)
 	var found []string
 	for after := (*graph.Flow)(nil); ; {
-		docs, unread, err := s.Flows.Quiet(t.Context(), s.now, after, 1)
+		docs, unread, err := s.Flows.LongReady(t.Context(), s.now, after, 1)
 		require.NoError(t, err)
 		require.Empty(t, unread)
 		if len(docs) == 0 {
@@ -80,7 +99,7 @@ func TestAFleetOfIdleStreamsIsNotReadToFindWhatIsLost(t *testing.T) {
 		after = docs[0]
 		found = append(found, after.ID)
 	}
-	require.Equal(t, []string{"s/runs", "-/starts-a-flow"}, found)
+	require.Equal(t, []string{"-/busy", "s/ready", "-/ready"}, found)
 }
 
 func TestNodesOfMegabytesAreReadAFewAtATime(t *testing.T) {
@@ -153,4 +172,94 @@ func TestALateProcessDoesNotHaveTheRecordsOfAFlowDeletedThatGoesOn(t *testing.T)
 	require.EqualValues(t, 2, deleted())
 	require.NoError(t, s.Nodes.KeepUntil(t.Context(), "-/f", time.Time{}, 4))
 	require.EqualValues(t, 2, deleted(), "it is late, too")
+}
+
+func appended(ids ...string) (nodes []*graph.Node) {
+	for i, id := range ids {
+		nodes = append(nodes, &graph.Node{ID: "s/g/" + id, FlowID: "s/g", Node: id, No: int64(i + 1), Status: graph.NodeInit})
+	}
+	return nodes
+}
+
+// An append of many nodes is several commands. An engine that looks in between links what it sees.
+func TestTheCommandsOfAnAppendGoOutOneAfterTheOther(t *testing.T) {
+	db := testdb.New(t)
+	var mu sync.Mutex
+	var once sync.Once
+	open, most := map[int64]bool{}, 0
+	both := make(chan struct{}) // closed when two are on their way
+	answered := func(request int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		delete(open, request)
+	}
+	inserts := func(name string, command bson.Raw) bool {
+		coll, _ := command.Lookup(name).StringValueOK()
+		return name == "insert" && coll == "flow_nodes"
+	}
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if !inserts(e.CommandName, e.Command) {
+				return
+			}
+			mu.Lock()
+			open[e.RequestID] = true
+			if most = max(most, len(open)); most == 2 {
+				once.Do(func() { close(both) })
+			}
+			mu.Unlock()
+			select { // the other one has its chance
+			case <-both:
+			case <-time.After(100 * time.Millisecond):
+			}
+		},
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { answered(e.RequestID) },
+		Failed:    func(_ context.Context, e *event.CommandFailedEvent) { answered(e.RequestID) },
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	s, err := store.Open(store.Config{Database: client.Database(db.Name())})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(t.Context()))
+	ids := make([]string, 5_001)
+	for i := range ids {
+		ids[i] = strconv.Itoa(i)
+	}
+	require.NoError(t, store.WhileHeld(t.Context(), func() error { return s.Nodes.Append(t.Context(), appended(ids...)) }))
+	n, err := db.Collection("flow_nodes").CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.EqualValues(t, len(ids), n)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, 1, most)
+}
+
+func TestNoNodeIsStoredBeforeOneThatIsHeld(t *testing.T) {
+	t.Parallel()
+	s := newStepping(t)
+	session, err := s.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = s.db.Collection("flow_nodes").InsertOne(mongo.NewSessionContext(t.Context(), session), bson.D{{Key: "_id", Value: "s/g/20"}})
+	require.NoError(t, err)
+	ids := make([]string, 40)
+	for i := range ids {
+		ids[i] = strconv.Itoa(i)
+	}
+	stored := func() int64 {
+		n, err := s.db.Collection("flow_nodes").CountDocuments(t.Context(), bson.D{})
+		require.NoError(t, err)
+		last, err := s.db.Collection("flow_nodes").CountDocuments(t.Context(), bson.D{{Key: "no", Value: bson.D{{Key: "$lte", Value: n}}}})
+		require.NoError(t, err)
+		require.Equal(t, n, last, "those that are stored are the first")
+		return n
+	}
+	for range 2 {
+		require.ErrorIs(t, s.Nodes.Append(t.Context(), appended(ids...)), store.ErrHeld)
+		require.LessOrEqual(t, stored(), int64(20))
+	}
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	require.NoError(t, store.WhileHeld(t.Context(), func() error { return s.Nodes.Append(t.Context(), appended(ids...)) }))
+	require.EqualValues(t, 40, stored())
 }

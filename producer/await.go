@@ -14,9 +14,10 @@ import (
 // Await waits until the life of the task that a send began or found has ended, and returns its
 // result. If the task ended without success, which includes Pending, the error is a
 // *model.TaskError. Await also finds a life that has moved to the history. If the history no
-// longer has it, or if a new life began before it ended, the error is [ErrNotFound].
+// longer has it, if a new life began before it ended, or if the transaction that began it was aborted, the error is
+// [ErrNotFound].
 //
-// Await also waits while the database is unavailable. ctx limits the wait; [Producer.Close]
+// Await also waits while the database is unavailable, but not if the database refuses to read. ctx limits the wait; [Producer.Close]
 // ends it with [ErrClosed]. All awaits of a process share one query.
 func Await[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], s Sent) (R, error) {
 	var result R

@@ -106,6 +106,7 @@ func TestAwaitOfWhatDoesNotExistIsNotFound(t *testing.T) {
 
 // The user may have lost a privilege, or the server refuses the read concern. Nobody waits for ever.
 func TestAwaitOfADatabaseThatRefusesToReadIsAnError(t *testing.T) {
+	t.Parallel()
 	px := testdb.Behind(t)
 	b := setup(t, func(c *Config) { c.Database = testdb.Through(t, px) })
 	s := b.send(mail{})

@@ -19,8 +19,8 @@ const (
 	firstLook  = 50 * time.Millisecond
 	lastLook   = time.Second
 	lookFactor = 1.5
-	// mostRefusals in a row, and the server refuses the looks for good: a privilege is missing, say.
-	mostRefusals = 3
+	// refusedFor is how long the server refuses all looks before the waits end: a privilege is missing, say.
+	refusedFor = 3 * time.Second
 	// maxLook bounds the ids of one query.
 	maxLook = 5_000
 )
@@ -46,7 +46,7 @@ type awaiter struct {
 	store *store.Store
 	log   zerolog.Logger
 
-	refused int // looks in a row that the server has refused
+	refused time.Duration // since when the server has refused all looks, by the monotonic clock; 0 = it has not
 
 	mu      sync.Mutex
 	waits   []*wait
@@ -156,12 +156,14 @@ func (a *awaiter) lookAt(due []*wait) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.cancel = nil
-	if err != nil && store.Final(err) {
-		a.refused++
-	} else {
+	now := a.store.Local().Monotonic()
+	switch {
+	case err == nil || !store.Final(err):
 		a.refused = 0
+	case a.refused == 0:
+		a.refused = now
 	}
-	if store.Classify(err) == store.Fatal || a.refused >= mostRefusals {
+	if store.Classify(err) == store.Fatal || a.refused > 0 && now-a.refused >= refusedFor {
 		over = due
 		for _, w := range due {
 			if w.task == nil && w.err == nil {
@@ -171,7 +173,6 @@ func (a *awaiter) lookAt(due []*wait) {
 	} else if err != nil && ctx.Err() == nil {
 		a.log.Debug().Err(err).Int("tasks", len(due)).Msg("could not read awaited tasks; retrying")
 	}
-	now := a.store.Local().Monotonic()
 	for _, w := range due {
 		w.pause = min(time.Duration(float64(w.pause)*lookFactor), lastLook)
 		w.due = now + w.pause

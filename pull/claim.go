@@ -29,11 +29,9 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		// A permit names the one try that it is for: what an earlier one gives back, a moment
 		// later perhaps, must not be what this one has taken since.
 		f.exec = claim.NewExecID()
-		through, cancel := f.through(ctx)
-		out, err := f.claimer.Claim(through, claim.Bid{ExecID: f.exec, Tasks: found, Search: store.Patience})
+		out, err := f.claimer.Claim(ctx, claim.Bid{ExecID: f.exec, Tasks: found, Search: store.Patience})
 		crowd.settle(dealt)
-		f.claimer.Abandon(through, &out)
-		cancel()
+		f.claimer.Abandon(ctx, &out)
 		f.p.room.Limits.Return(out.Unused...)
 		if out.Lost > 0 {
 			rivals++

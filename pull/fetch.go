@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -88,12 +90,13 @@ func (r *FetchRequest) conditions() *lifecycle.Conditions {
 // Fetch claims due tasks for a worker and returns the executions, possibly none. It honours
 // pauses, limits, worker filters and conditions, and takes over tasks whose leases have lapsed.
 // After a database error, the worker may hold executions that Fetch did not return; their
-// leases lapse. If ctx ends first, Fetch returns its error at once, and releases in the background
-// what it has claimed. Fetch is never part of a transaction. If a fetch found no task and took the
+// leases lapse. If ctx ends while Fetch claims, it returns at once, and releases what it claims in the background.
+// Fetch is never part of a transaction. If a fetch found no task and took the
 // time d, later fetches of workers that want the same may return nothing for 20 d, at most two seconds.
 //
 // If a type has a rate limit, Fetch waits for the permitted start times, usually some
-// milliseconds.
+// milliseconds. If ctx ends first, Fetch releases the tasks that have not reached their start
+// time, and returns the error of ctx if no other task was fetched.
 func (p *Puller) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error) {
 	if err := r.validate(); err != nil {
 		return nil, fmt.Errorf("fetching tasks: %w", err)
@@ -102,40 +105,15 @@ func (p *Puller) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	f := &fetch{p: p, FetchRequest: r, exec: claim.NewExecID(), left: max(r.Max, 1)}
-	ended := make(chan error)
-	go func() {
-		defer done()
-		err := f.run(store.Outside(ctx))
-		select {
-		case ended <- err:
-		case <-ctx.Done():
-			f.giveBack(ctx)
-		}
-	}()
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("fetching tasks for worker %s: %w", r.WorkerID, context.Cause(ctx))
-	}
-	if err != nil {
+	if err := f.run(store.Outside(ctx)); err != nil {
 		p.memory.failed(err)
 		if len(f.out) == 0 {
 			return nil, fmt.Errorf("fetching tasks for worker %s: %w", r.WorkerID, err)
 		}
 	}
 	return f.out, nil // what is held is not lost because there could have been more
-}
-
-// giveBack releases what was fetched for a caller that no longer waits.
-func (f *fetch) giveBack(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(store.Outside(ctx)), givingBack)
-	defer cancel()
-	for _, x := range f.out {
-		if _, err := f.p.GiveBack(ctx, x.Handle, "the caller of the fetch no longer waited for it"); err != nil {
-			f.p.log.Warn().Err(err).Str("task_id", x.Task.ID).Msg("could not give a task back; its lease will lapse")
-		}
-	}
 }
 
 // fetch is one call of [Puller.Fetch].
@@ -169,7 +147,7 @@ func (f *fetch) run(ctx context.Context) (err error) {
 		f.p.known.fetches(ctx, f.WorkerID, types, f.conditions())
 	}
 	f.seeker = f.p.memory.seeker(claim.Finder{Store: f.p.room.Store, Types: f.p.room.Types, WorkerID: f.WorkerID, Only: f.only})
-	f.claimer = f.newClaimer()
+	f.claimer = f.newClaimer(ctx)
 	if err := f.chooseTypes(ctx); err != nil || len(f.types) == 0 {
 		return err
 	}
@@ -212,11 +190,11 @@ func (f *fetch) terms(t *model.Task) (*lifecycle.Effective, *model.Options) {
 }
 
 // newClaimer makes the room in which the claims of the fetch are decided, written and settled.
-func (f *fetch) newClaimer() *claim.Claimer {
+func (f *fetch) newClaimer(ctx context.Context) *claim.Claimer {
 	return &claim.Claimer{
 		Store: f.p.room.Store, Gate: f.p.room.Limits, Log: f.p.log, WorkerID: f.WorkerID, Pulled: true, Only: f.only, Terms: f.terms,
-		Send:    f.p.gathered.claim,
-		Refused: &f.seeker.Refused, Ended: f.p.room.Follow.Ended, Report: f.p.memory.failed,
+		Send:    f.claim,
+		Refused: &f.seeker.Refused, Ended: f.p.room.Follow.Ended, Unsure: ctx, Report: f.p.memory.failed,
 		BackOff: func() func(context.Context) {
 			wait := 50 * time.Millisecond
 			return func(ctx context.Context) {
@@ -227,12 +205,54 @@ func (f *fetch) newClaimer() *claim.Claimer {
 	}
 }
 
-// through is for a claim: one that the end of ctx cut off would hold tasks for nobody until their leases lapse.
-func (f *fetch) through(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sharedTime)
-	f.claimer.Unsure = ctx
-	return ctx, cancel
+// claim carries claims out together with those of other fetches. If ctx ends first, what they win is given back.
+func (f *fetch) claim(ctx context.Context, writes []store.Write, search time.Duration) ([]store.Written, error) {
+	c, err := f.p.gathered.claim(ctx, writes, search)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-c.done:
+		return c.written, c.err
+	case <-ctx.Done():
+		f.giveBack(ctx, c, f.exec)
+		return nil, context.Cause(ctx)
+	}
 }
+
+// giveBack gives back, beside the fetch, what the claims win. Otherwise the tasks would be held for nobody until their
+// leases lapse.
+func (f *fetch) giveBack(ctx context.Context, c *claiming, exec string) {
+	ctx = context.WithoutCancel(ctx)
+	done, err := f.p.room.Begin() // or it closes, and does not wait
+	go func() {
+		if err == nil {
+			defer done()
+		}
+		<-c.done
+		ctx, cancel := context.WithTimeout(ctx, sharedTime)
+		defer cancel()
+		var all errgroup.Group
+		all.SetLimit(backAtOnce)
+		for i, w := range c.written {
+			if !w.Applied {
+				continue
+			}
+			all.Go(func() error {
+				t := c.writes[i].After
+				_, err := f.p.room.GiveBack(ctx, input.HandleOf(t, exec), "the caller of the fetch no longer waited for it")
+				if err != nil {
+					f.p.log.Warn().Err(err).Str("task_id", t.ID).Msg("could not give a task back; its lease will lapse")
+				}
+				return nil
+			})
+		}
+		_ = all.Wait() // they log their errors
+	}()
+}
+
+// backAtOnce bounds the tasks that are given back at the same time.
+const backAtOnce = 16
 
 // take puts an execution into the result, which was due at that time.
 func (f *fetch) take(t *model.Task, due time.Time) {

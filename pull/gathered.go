@@ -65,22 +65,13 @@ type claiming struct {
 	search  time.Duration
 	written []store.Written
 	err     error
-	done    chan struct{}
+	done    chan struct{} // closed when it is known what became of them
 }
 
-// claim carries claims out, as [store.Tasks.Writes] does. When ctx ends first they may still be carried
-// out.
-func (g *gathered) claim(ctx context.Context, writes []store.Write, search time.Duration) ([]store.Written, error) {
+// claim has claims carried out, as [store.Tasks.Writes] does, whether ctx ends meanwhile or not.
+func (g *gathered) claim(ctx context.Context, writes []store.Write, search time.Duration) (*claiming, error) {
 	c := &claiming{writes: writes, search: search, done: make(chan struct{})}
-	if err := g.claims.Put(ctx, c); err != nil {
-		return nil, err
-	}
-	select {
-	case <-c.done:
-		return c.written, c.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return c, g.claims.Put(ctx, c)
 }
 
 // writeClaims writes the claims of a batch in one command. What a server refuses altogether because of

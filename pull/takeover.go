@@ -58,9 +58,7 @@ func (f *fetch) takeOver(ctx context.Context) error {
 	room := f.p.room.Store.Tasks.Fit(f.left) // what is taken over is read whole
 	l := f.claimer.Judge(found, f.exec, room, nil, trust)
 	defer func() { f.p.watch.observe(f.types, l.Left) }()
-	through, cancel := f.through(ctx)
-	defer cancel()
-	out, err := f.claimer.TakeOver(through, &l, f.exec)
+	out, err := f.claimer.TakeOver(ctx, &l, f.exec)
 	for _, w := range out.Won {
 		f.p.memory.hear(w.After) // it may want further workers
 		f.take(w.After, w.Before.LapseAt)

@@ -147,8 +147,8 @@ func (l *Log) Wait(ctx context.Context) error {
 	return l.ends.Wait(ctx)
 }
 
-// share takes the tenant from an entry that is about a bulk job over all tenants, or may be: the job has the id of
-// a thing without a tenant, and is hidden from tokens for those.
+// share removes the tenant from an entry about a bulk job over all tenants, also if the job cannot be read: the job has
+// the id of a thing without a tenant, and is hidden from tokens for those.
 func (l *Log) share(ctx context.Context, e *store.AuditEntry) {
 	id := e.Resource
 	if e.Kind == Bulk {

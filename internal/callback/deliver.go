@@ -79,7 +79,7 @@ func (d *Deliverer) Deliver(ctx context.Context, args lifecycle.DeliveryArgs) (h
 		return httpcall.Answer{}, err
 	}
 	if !life.Status.Ended() { // the delivery was stored with its end: this server does not have that yet, or no longer
-		return httpcall.Answer{}, fmt.Errorf("the end of task %s has not reached the server that was asked", life.ID)
+		return httpcall.Answer{}, fmt.Errorf("the server that answered does not have the end of task %s yet", life.ID)
 	}
 	target, security, err := d.receiver(ctx, life)
 	if target == nil {

@@ -328,7 +328,6 @@ func TestATaskThatIsGoneEndsItsDelivery(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
-// It holds a place of the process for as long as one that does not answer.
 // Behind a router, a server that is no longer the primary may be asked. It does not have the end with which the delivery
 // was stored.
 func TestADeliveryWaitsForTheEndOfItsTask(t *testing.T) {
@@ -347,10 +346,10 @@ func TestADeliveryWaitsForTheEndOfItsTask(t *testing.T) {
 	settlement := Settlement{Store: b.store, Types: b.types}
 	set(model.StatusExecuting)
 	_, err := b.deliver(t.Context(), task)
-	require.ErrorContains(t, err, "has not reached the server")
+	require.ErrorContains(t, err, "the server that answered does not have")
 	require.NotErrorAs(t, err, new(*httpcall.VerdictError), "it is tried again")
 	delivery := b.end(b.get(lifecycle.DeliveryID(task)), lifecycle.Outcome{})
-	require.ErrorContains(t, settlement.Carry(t.Context(), entries(delivery))[0], "has not reached the server")
+	require.ErrorContains(t, settlement.Carry(t.Context(), entries(delivery))[0], "the server that answered does not have")
 
 	set(model.StatusCompleted)
 	_, err = b.deliver(t.Context(), task)
@@ -360,6 +359,7 @@ func TestADeliveryWaitsForTheEndOfItsTask(t *testing.T) {
 	require.Equal(t, model.StatusSuccess, b.get(task.ID).Status)
 }
 
+// It holds a place of the process for as long as one that does not answer.
 func TestAReceiverThatAnswersSlowlyGetsItsShare(t *testing.T) {
 	clk := testdb.NewClock()
 	b := benchBy(t, clk)

@@ -88,7 +88,7 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 			continue
 		}
 		if !t.Status.Ended() {
-			errs[i] = fmt.Errorf("recording the delivery on task %s: its end has not reached the server that was asked", t.ID)
+			errs[i] = fmt.Errorf("recording the delivery on task %s: the server that answered does not have its end yet", t.ID)
 			continue
 		}
 		if taken[t.ID] { // two ends of one delivery: one after the other

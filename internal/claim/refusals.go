@@ -131,6 +131,9 @@ func (r *Refusals) IDs(now time.Time) (ids []string) {
 		if over(until, now) {
 			delete(r.until, id)
 			delete(r.held, id)
+			if until.After(now) { // the clock was set back, and the retry is of then, too
+				delete(r.retry, id)
+			}
 			r.back = true
 			continue
 		}

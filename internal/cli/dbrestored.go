@@ -18,10 +18,10 @@ restored tasks, and these systems would refuse the new executions. The command r
 each task that has not ended beyond every token given out before. It also releases the executions
 that were open at the backup, so that their tasks need not wait for a lapse and lose no budget.
 Parked executions stay open, because their completions may still come. Tasks that cannot be decoded
-stay as they are; the command names them and fails after it has prepared the others.
+or changed stay as they are; the command names them and fails after it has prepared the others.
 
-Stop all workers and servers first. The command refuses to run while a worker is alive. You can
-repeat it; each time raises the revs again, which is harmless.`
+Stop all workers and servers first. The command refuses to run while a worker is alive, and stops
+when one starts. You can repeat it; each time raises the revs again, which is harmless.`
 
 func (a *app) dbRestored() *cobra.Command {
 	var yes, dryRun bool
@@ -35,21 +35,12 @@ func (a *app) dbRestored() *cobra.Command {
 }
 
 func (a *app) restored(ctx context.Context, c *connection, yes, dryRun bool) error {
-	workers, err := c.store.Workers.List(ctx)
-	if err != nil {
-		return err
-	}
-	var alive []string
-	for i := range workers {
-		if w := &workers[i]; w.Alive(c.at) {
-			alive = append(alive, w.ID+" (heartbeat "+human.Relative(w.HeartbeatAt, c.at)+")")
+	job := upkeep.Restored{Store: c.store, Dry: true}
+	if !dryRun {
+		if err := c.noneAlive(ctx); err != nil {
+			return err
 		}
 	}
-	if len(alive) > 0 && !dryRun {
-		return coded(ExitRefused, "workers are alive: %s. Stop them, and repeat the command. Heartbeats of a backup that is younger than 90 seconds look the same: wait until they are older",
-			human.OneLine(strings.Join(alive, ", "), 300))
-	}
-	job := upkeep.Restored{Store: c.store, Dry: true}
 	sum, err := job.All(ctx)
 	if err != nil {
 		return err
@@ -62,7 +53,7 @@ func (a *app) restored(ctx context.Context, c *connection, yes, dryRun bool) err
 		human.Plural(sum.Tasks, "task", "tasks"), c, human.Plural(sum.Released, "execution", "executions"))); err != nil {
 		return err
 	}
-	job.Dry = false
+	job.Dry, job.Check = false, c.noneAlive
 	sum, err = job.All(ctx)
 	a.counts(int64(sum.Tasks))
 	if err != nil {
@@ -71,12 +62,43 @@ func (a *app) restored(ctx context.Context, c *connection, yes, dryRun bool) err
 	return a.restoredSum(sum, "were")
 }
 
-func (a *app) restoredSum(sum upkeep.RestoredSum, was string) error {
-	if err := a.result(sum, restoredText(sum, was)); err != nil || len(sum.Unreadable) == 0 {
+// noneAlive refuses while a worker is alive.
+func (c *connection) noneAlive(ctx context.Context) error {
+	now, err := c.store.ServerTime(ctx)
+	if err != nil {
 		return err
 	}
-	return coded(ExitFailed, "cannot decode %s: %s. They are left as they are; all others %s prepared. Repair or delete them, and repeat the command",
-		human.Plural(len(sum.Unreadable), "task", "tasks"), human.OneLine(strings.Join(sum.Unreadable, ", "), 2000), was)
+	workers, err := c.store.Workers.List(ctx)
+	if err != nil {
+		return err
+	}
+	var alive []string
+	for i := range workers {
+		if w := &workers[i]; w.Alive(now) {
+			alive = append(alive, w.ID+" (heartbeat "+human.Relative(w.HeartbeatAt, now)+")")
+		}
+	}
+	if len(alive) == 0 {
+		return nil
+	}
+	return coded(ExitRefused, "workers are alive: %s. Stop them, and repeat the command. Heartbeats of a backup that is younger than 90 seconds look the same: wait until they are older",
+		human.OneLine(strings.Join(alive, ", "), 300))
+}
+
+func (a *app) restoredSum(sum upkeep.RestoredSum, was string) error {
+	if err := a.result(sum, restoredText(sum, was)); err != nil || len(sum.Unreadable)+len(sum.Refused) == 0 {
+		return err
+	}
+	var left []string
+	for _, l := range []struct {
+		what string
+		ids  []string
+	}{{"cannot decode", sum.Unreadable}, {"cannot change", sum.Refused}} {
+		if len(l.ids) > 0 {
+			left = append(left, fmt.Sprintf("%s %s: %s", l.what, human.Plural(len(l.ids), "task", "tasks"), human.OneLine(strings.Join(l.ids, ", "), 2000)))
+		}
+	}
+	return coded(ExitFailed, "%s. They are left as they are; all others %s prepared. Repair or delete them, and repeat the command", strings.Join(left, "; "), was)
 }
 
 func restoredText(sum upkeep.RestoredSum, was string) string {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,6 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/upkeep"
+	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 func TestARestoredDatabaseIsPreparedOnceNoWorkerIsAlive(t *testing.T) {
@@ -54,4 +57,36 @@ func TestATaskThatCannotBeDecodedIsNamedWhenTheOthersOfARestoredDatabaseArePrepa
 	raised, err := tasks.CountDocuments(t.Context(), bson.D{{Key: "rev", Value: bson.D{{Key: "$gt", Value: 1000}}}})
 	require.NoError(t, err)
 	require.EqualValues(t, 2, raised)
+}
+
+// A dry run counts as the run does, and a task whose end the database refuses, because it is as large as a document may
+// be, keeps no other from it.
+func TestOpenExecutionsOfARestoredDatabaseAreCountedAndReleased(t *testing.T) {
+	s := newSession(t)
+	for _, key := range []string{"a", "b"} {
+		s.ok("send", "t", "--key", key)
+	}
+	db := database(t, s)
+	p, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	got, err := pull.New(p).Fetch(t.Context(), pull.FetchRequest{WorkerID: "w", Types: []string{"t"}, Max: 2})
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	require.NoError(t, p.Close(t.Context()))
+	_, err = db.Collection("workers").DeleteMany(t.Context(), bson.D{})
+	require.NoError(t, err)
+	var sum upkeep.RestoredSum
+	s.ok("db", "restored", "--dry-run", "-o", "json").json(&sum)
+	require.Equal(t, upkeep.RestoredSum{Tasks: 2, Released: 2}, sum)
+
+	a := bson.D{{Key: "_id", Value: "-/t/a"}}
+	raw, err := db.Collection("tasks").FindOne(t.Context(), a).Raw()
+	require.NoError(t, err)
+	pad := bson.D{{Key: "$set", Value: bson.D{{Key: "pad", Value: strings.Repeat("x", 16<<20-len(raw)-20)}}}}
+	_, err = db.Collection("tasks").UpdateOne(t.Context(), a, pad)
+	require.NoError(t, err)
+	r := s.fails(ExitFailed, []string{"cannot change 1 task: t/a."}, "db", "restored", "--yes", "-o", "json")
+	sum = upkeep.RestoredSum{}
+	r.json(&sum)
+	require.Equal(t, upkeep.RestoredSum{Tasks: 1, Released: 1, Refused: []string{"-/t/a"}}, sum)
 }

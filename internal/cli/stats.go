@@ -25,8 +25,8 @@ DELAYED tasks are due later. ENDED counts the tasks that ended within the window
 them that failed or wait for a person. LATE is the time from the start time to the first claim, TOOK
 that of the execution that ended last: the median and the 95th percentile.
 
-The queue is counted at most every 15 seconds. With --tenant, DUE and RUNNING are those of the
-tenant, and DELAYED and OLDEST are not known.`
+The queue is counted at most every 15 seconds. With --tenant, the column WAITING has the tenant's
+tasks that wait, due now or later, and DUE, DELAYED and OLDEST are not known.`
 
 func (a *app) statsCommand() *cobra.Command {
 	q := stats.Query{}
@@ -98,7 +98,11 @@ func (a *app) printStats(s *stats.Stats, now time.Time) error {
 	for typ, e := range s.Ended.Types {
 		row(typ).ended = e
 	}
-	t := newTable("TYPE", "DUE", "OLDEST", "DELAYED", "RUNNING", "ENDED", "FAILED", "LATE", "TOOK")
+	due := "DUE"
+	if s.Tasks != nil {
+		due = "WAITING"
+	}
+	t := newTable("TYPE", due, "OLDEST", "DELAYED", "RUNNING", "ENDED", "FAILED", "LATE", "TOOK")
 	for _, typ := range slices.Sorted(maps.Keys(rows)) {
 		r := rows[typ]
 		e := &r.ended

@@ -16,7 +16,9 @@ func TestStatsSummarizeTheQueueAndWhatHasEnded(t *testing.T) {
 	r := s.ok("stats")
 	require.Regexp(t, `(?m)^TYPE +DUE +OLDEST +DELAYED +RUNNING +ENDED +FAILED +LATE +TOOK$`, r.stdout)
 	require.Regexp(t, `(?m)^c +1 +(just now|\d+\S* ago) +1 +0 +1 +0 +0s, 0s +0s, 0s$`, r.stdout)
-	require.Regexp(t, `(?m)^c +1 +- +- +0 +0 +0 +- +-$`, s.ok("stats", "--tenant", "acme").stdout)
+	tenant := s.ok("stats", "--tenant", "acme").stdout
+	require.Regexp(t, `(?m)^TYPE +WAITING +OLDEST`, tenant)
+	require.Regexp(t, `(?m)^c +1 +- +- +0 +0 +0 +- +-$`, tenant)
 	require.Empty(t, s.ok("stats", "--type", "other").stdout)
 	var out struct {
 		Ended struct{ Count int64 }

@@ -49,8 +49,8 @@ func asNamed(ctx context.Context, rule rule) rule {
 
 type sinceKey struct{}
 
-// Since has a repeated redelivery leave alone a delivery whose life began at that time or later: an earlier
-// call began it. The zero time is none.
+// Since makes a redelivery leave a delivery alone whose life began at that time or later: an earlier run of the
+// same job began it. The zero time is none.
 func Since(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, sinceKey{}, at)
 }

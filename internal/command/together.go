@@ -15,7 +15,7 @@ import (
 //	change ─▶ gathers ─▶ one read ─▶ rules ─▶ one command ─┬▶ written
 //	                        ▲                              ├▶ crossed by another's write: once more
 //	                        └──────────────────────────────┤
-//	                                                       └▶ held, refused, unchanged, no answer: by itself, beside the others
+//	                                                       └▶ held, refused, no answer: by itself, beside the others
 //
 // Nobody waits long because of somebody else. A rule must allow that it is asked again after it was carried out: the
 // answer to a command may be lost.
@@ -121,7 +121,8 @@ func (g *together) write(batch []*edit) (again []*edit) {
 		g.alone(batch...)
 		return nil
 	}
-	var decided []*edit
+	var decided, undecided []*edit
+	var unchanged []*model.Task
 	var writes []store.Write
 	for _, e := range batch {
 		before := tasks[e.id]
@@ -131,12 +132,14 @@ func (g *together) write(batch []*edit) (again []*edit) {
 		}
 		after, err := e.rule(before)
 		if err != nil || after == before {
-			g.alone(e) // it waits until a majority has what was read
+			e.before, e.after, e.err = before, after, err
+			undecided, unchanged = append(undecided, e), append(unchanged, before)
 			continue
 		}
 		decided = append(decided, e)
 		writes = append(writes, store.Write{Before: before, After: after})
 	}
+	g.leave(ctx, undecided, unchanged)
 	written, err := g.tasks.Writes(store.For(ctx, store.Ending), writes, store.Patience)
 	if err != nil {
 		g.alone(decided...)
@@ -153,6 +156,19 @@ func (g *together) write(batch []*edit) (again []*edit) {
 		}
 	}
 	return again
+}
+
+// leave answers edits that change nothing, or that their rules refuse, if a majority has what was read. The others wait
+// for that by themselves.
+func (g *together) leave(ctx context.Context, edits []*edit, tasks []*model.Task) {
+	same, err := g.tasks.AreAsRead(ctx, tasks)
+	for _, e := range edits {
+		if err == nil && same[e.id] {
+			e.answer(e.before, e.after, e.err)
+		} else {
+			g.alone(e)
+		}
+	}
 }
 
 // alone writes each edit by itself, for as long as its caller waits.

@@ -66,9 +66,10 @@ func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
 	again := false
 	for _, doc := range docs {
 		from := d.Planner.Trace(doc)
-		for _, t := range d.Planner.Tasks(doc) {
-			// It may have been sent, and be over, if something else keeps the document planned.
-			again = again || d.Store.Clock.Now().Sub(d.Planner.PlannedAt(doc)) > frozen/2
+		planned := d.Planner.Tasks(doc)
+		// A task may have been sent, and may have ended, while another plan keeps the document marked as planned.
+		again = again || len(planned) > 0 && d.Store.Clock.Now().Sub(d.Planner.PlannedAt(doc)) > frozen/2
+		for _, t := range planned {
 			if t.Trace == nil && from != nil {
 				traced := *t
 				traced.Trace = from

@@ -30,6 +30,7 @@ func pretendMongod(args []string) int {
 	port := flags.String("port", "", "")
 	data := flags.String("dbpath", "", "")
 	set := flags.String("replSet", "", "")
+	flags.Bool("nounixsocket", false, "")
 	if flags.Parse(args) != nil || *set == "" || os.Getenv(pretend) == "broken" {
 		println("the pretended mongod is broken")
 		return 2

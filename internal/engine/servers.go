@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -30,7 +31,11 @@ func Mongod() Engine {
 		return startProcess(ctx, program{
 			name: "mongod",
 			args: func(port, data string) []string {
-				return []string{path, "--bind_ip", "127.0.0.1", "--port", port, "--dbpath", data, "--replSet", "rs0"}
+				args := []string{path, "--bind_ip", "127.0.0.1", "--port", port, "--dbpath", data, "--replSet", "rs0"}
+				if runtime.GOOS != "windows" {
+					args = append(args, "--nounixsocket") // a killed server would leave its file in /tmp
+				}
+				return args
 			},
 			prepare: initiate,
 		})

@@ -194,9 +194,10 @@ func (s *API) fetch(ctx context.Context, in *struct{ Body body[fetching] }) (*fe
 	return out, nil
 }
 
-// claim fetches for a limited time.
+// claim fetches, also for a worker that goes away meanwhile: a claim that is cut off would hold tasks that
+// nobody works on until their leases lapse.
 func (s *API) claim(ctx context.Context, r pull.FetchRequest) ([]pull.Fetched, error) {
-	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
 	return s.puller.Fetch(ctx, r)
 }

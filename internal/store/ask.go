@@ -31,8 +31,8 @@ const askBatch = 2000
 
 // Ask asks all questions in one command: the first one's collection is read, and the stage
 // $unionWith adds the others. Documents are given to the takers of their questions, in any order: MongoDB does not
-// specify that of a union. The answers are what a failover cannot undo, such as ends of tasks: what is decided about an
-// end stays. There is at least one question.
+// specify that of a union. It reads with read concern majority, because a decision about an
+// end must not outlive that end in a failover. There is at least one question.
 func (s *Store) Ask(ctx context.Context, doing string, questions ...Question) error {
 	var pipeline mongo.Pipeline
 	for i, q := range questions {

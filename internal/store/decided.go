@@ -65,10 +65,10 @@ func (s *decided[D]) ID(doc D) string {
 func (s *decided[D]) PlanIDs(doc D) []string { return s.planIDs(doc) }
 
 // Planned finds documents with something decided before the given time and not seen to be carried
-// out: whoever decided it has died, or is slow. The first skip of them are left out. unread are
+// out: whoever decided it has died, or is slow. A decision that a failover may undo is none yet. The first skip of them are left out. unread are
 // documents that this release cannot read. Index: planned.
 func (s *decided[D]) Planned(ctx context.Context, before time.Time, skip, limit int) (docs []D, unread []Unreadable, err error) {
-	return s.read(ctx, "finding planned "+s.many, bson.D{d("planned_at", bson.D{d("$lte", before)})},
+	return s.readIn(ctx, s.durable(s.coll), "finding planned "+s.many, bson.D{d("planned_at", bson.D{d("$lte", before)})},
 		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(indexPlanned).SetSkip(int64(skip)).SetLimit(int64(limit)))
 }
 

@@ -22,16 +22,22 @@ import (
 // ProbeWrite tries what a worker needs to be allowed: to make a collection with an
 // index, write, read and drop. It does so on a collection of its own, prefix
 // "doctor_probe", which it leaves behind only when the drop is refused. The index comes first:
-// that of an empty collection waits for no other member of the replica set.
+// that of an empty collection waits for no other member of the replica set. Another doctor may drop the collection
+// meanwhile, so what fails is tried once more.
 func (s *Tasks) ProbeWrite(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	coll := s.db.Collection(s.prefix + "doctor_probe")
-	err := s.createIndexes(ctx, coll, mongo.IndexModel{Keys: fields("at")})
-	if err != nil {
-		err = explain(err, "creating an index")
-	} else {
-		err = s.probeDocument(ctx, coll)
+	var err error
+	for range 2 {
+		if err = s.createIndexes(ctx, coll, mongo.IndexModel{Keys: fields("at")}); err != nil {
+			err = explain(err, "creating an index")
+		} else {
+			err = s.probeDocument(ctx, coll)
+		}
+		if err == nil || ctx.Err() != nil {
+			break
+		}
 	}
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
@@ -55,7 +61,7 @@ func (s *Tasks) ProbeRead(ctx context.Context) error {
 	if _, err := finds(ctx, s.tasks, "reading tasks", bson.D{}, options.FindOne().SetSort(fields("_id"))); err != nil {
 		return err
 	}
-	_, err := finds(ctx, s.durable(s.tasks), "reading with read concern majority, which limits and the archiver require",
+	_, err := finds(ctx, s.durable(s.tasks), "reading with read concern majority, which mscheduler requires",
 		bson.D{}, options.FindOne().SetSort(fields("_id")))
 	return err
 }
@@ -96,17 +102,27 @@ func (s *Tasks) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) 
 	return out, nil
 }
 
+// mostWaiting is how many waiting tasks [Tasks.DueOutside] and [Tasks.NotUnderstood] look at.
+const mostWaiting = 10_000
+
 // DueOutside finds the task of the type that is due the longest among those that meet none of the
-// conditions; "" = there is none. Index: due, and it reads the documents.
+// conditions; "" = there is none. It looks at the 10,000 that are due the longest. Index: due, and it reads the documents.
 func (s *Tasks) DueOutside(ctx context.Context, typ string, conditions []*lifecycle.Conditions, now time.Time) (id string, err error) {
 	met := collect(conditions, func(c *lifecycle.Conditions) bson.D { return only(bson.D{}, c) })
-	doc, _, err := readOne[named](ctx, s.tasks, "finding a due task of type "+typ+" that meets no worker's conditions",
-		append(dueOfType(typ, now), d("$nor", met)), options.FindOne().SetSort(fields("due_at")).SetHint(IndexDue).SetProjection(fields("_id")))
-	return doc.ID, err
+	doing := "finding a due task of type " + typ + " that meets no worker's conditions"
+	cur, err := s.tasks.Aggregate(ctx, mongo.Pipeline{
+		{d("$match", dueOfType(typ, now))}, {d("$sort", fields("due_at"))}, {d("$limit", mostWaiting)},
+		{d("$match", bson.D{d("$nor", met)})}, {d("$limit", 1)}, {d("$project", fields("_id"))},
+	}, options.Aggregate().SetHint(IndexDue))
+	if err != nil {
+		return "", explain(err, doing)
+	}
+	var found []named
+	if err := cur.All(ctx, &found); err != nil || len(found) == 0 {
+		return "", explain(err, doing)
+	}
+	return found[0].ID, nil
 }
-
-// mostWaiting is how many waiting tasks [Tasks.NotUnderstood] looks at.
-const mostWaiting = 10_000
 
 // NotUnderstood reads, for each waiting task of the type that no worker has understood, why the last one did not.
 // It looks at the first 10,000 waiting tasks of the type. Index: due.

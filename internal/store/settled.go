@@ -15,8 +15,8 @@ import (
 // majorityTime is how long what was read may take to reach a majority.
 const majorityTime = 5 * time.Second
 
-// settled waits until a majority has the document that was read of the primary, and returns it. nil = the primary no
-// longer has it so. The filter says what it was, with its _id. A failover may undo what only the primary has, so nobody
+// settled waits until a majority has the document that was read of the primary, and returns it. The filter
+// names the _id and the state that was read. nil = the document has changed since. A failover may undo what only the primary has, so nobody
 // may be told of that as done, and nothing may be kept of it. In a transaction, which a failover aborts, it does not
 // wait. Index: _id.
 func (s *core) settled(ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, o *options.FindOneOptionsBuilder) (bson.Raw, error) {
@@ -26,7 +26,7 @@ func (s *core) settled(ctx context.Context, coll *mongo.Collection, doing string
 	}
 	call, cancel := context.WithTimeout(ctx, majorityTime)
 	defer cancel()
-	for pause := time.Millisecond; ; pause *= 2 {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		raw, there, err := readOne[bson.Raw](call, s.durable(coll), doing, filter, o)
 		if there || err != nil {
 			return raw, err
@@ -43,8 +43,27 @@ func (s *core) settled(ctx context.Context, coll *mongo.Collection, doing string
 // Stays reports whether a majority has the task as it was read. It waits until one does. false = it has changed
 // meanwhile. Index: _id.
 func (s *Tasks) Stays(ctx context.Context, t *model.Task) (bool, error) {
+	if t.Generation == 0 || t.Rev == 0 {
+		return true, nil // a document by hand: nothing tells its states apart
+	}
 	raw, err := s.settled(ctx, s.tasks, "waiting until a majority has task "+t.ID, asRead(t), options.FindOne().SetProjection(fields("_id")))
 	return raw != nil, err
+}
+
+// AreAsRead says of which of the tasks a majority has now what was read. It does not wait. Index: _id.
+func (s *Tasks) AreAsRead(ctx context.Context, tasks []*model.Task) (map[string]bool, error) {
+	out := make(map[string]bool, len(tasks))
+	if len(tasks) == 0 {
+		return out, nil
+	}
+	ids := collect(tasks, func(t *model.Task) string { return t.ID })
+	now, err := s.byIDs(ctx, s.durable(s.tasks), "reading tasks by id", ids, options.Find().SetProjection(fields("generation", "rev")))
+	for _, t := range tasks {
+		if is := now[t.ID]; is != nil && is.Generation == t.Generation && is.Rev == t.Rev {
+			out[t.ID] = true
+		}
+	}
+	return out, err
 }
 
 // asRead matches the task as it was read.

@@ -287,11 +287,13 @@ func Hello(ctx context.Context, db *mongo.Database, answer any) error {
 }
 
 // ServerTime asks the server that takes writes for its time, without writing. A router would tell its
-// own. There a write asks for the time, unless one has a moment ago; if writes are refused, it is the
-// router's after all.
+// own. There a write asks for the time, unless one has a moment ago; if writes are refused, or the database is not set
+// up, it is the router's after all.
 func (s *Store) ServerTime(ctx context.Context) (time.Time, error) {
-	if t, err := s.Topology(ctx); err == nil && t.Sharded && s.FreshClock(ctx) == nil {
-		return s.Clock.Now(), nil
+	if t, err := s.Topology(ctx); err == nil && t.Sharded {
+		if _, ours, err := s.schema(ctx); err == nil && ours && s.FreshClock(ctx) == nil {
+			return s.Clock.Now(), nil
+		}
 	}
 	var hello struct {
 		LocalTime time.Time `bson:"localTime"`

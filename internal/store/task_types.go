@@ -187,9 +187,9 @@ func (s *Types) Delete(ctx context.Context, code string, version int64) error {
 	}
 }
 
-// typesChanged makes every process read the types again. Writers call it twice. After the write, for those that have
-// read in between. Before it, for all others if the writer dies in between, and for a call that is repeated because
-// its second one failed: such a call may find that nothing is left to write.
+// typesChanged makes every process read the types again. Writers call it before and after a write. The first call
+// counts if the writer dies after its write, or if the second call fails: the repeated command may find nothing left to
+// write. The second call is for processes that have read in between.
 func (s *Types) typesChanged(ctx context.Context) error {
 	return s.controlRoom.updateControl(ctx, "telling the workers of a changed type", bson.D{d("$inc", bson.D{d("types", 1)})})
 }

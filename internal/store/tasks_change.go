@@ -277,6 +277,9 @@ func (s *Tasks) ChangeUnlessHeld(ctx context.Context, id string, decide func(*mo
 
 func (s *Tasks) change(ctx context.Context, id string, decide func(*model.Task) (*model.Task, error), write func(Write) (applied bool, err error)) (before, after *model.Task, err error) {
 	for tries := 0; ; tries++ {
+		if tries > 50 {
+			return nil, nil, fmt.Errorf("changing task %s: %d attempts conflicted with other changes", id, tries)
+		}
 		before, err = s.Get(ctx, id)
 		if err != nil {
 			return nil, nil, err
@@ -296,9 +299,6 @@ func (s *Tasks) change(ctx context.Context, id string, decide func(*model.Task) 
 		}
 		if applied {
 			return before, after, nil
-		}
-		if tries >= 50 {
-			return nil, nil, fmt.Errorf("changing task %s: %d attempts conflicted with other changes", id, tries)
 		}
 		// Somebody was quicker; they made progress, so this loop does too.
 	}

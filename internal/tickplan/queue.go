@@ -96,8 +96,8 @@ func (d *decision) counted(ref schedule.RunRef) {
 }
 
 // startQueued starts what waits and may start now, in order. It leaves the rest to the end
-// of what it started when that is as much as one document should carry. It starts one even then: a run that is skipped
-// has no end.
+// of what it started when that is as much as one document should carry. It starts at least one run. A skipped
+// run does not count: it has no end that would start the next one.
 func (d *decision) startQueued() {
 	for active := len(d.Active); len(d.Queued) > 0 && (len(d.Active) == active || !d.heavy()); {
 		head := d.Queued[0]

@@ -15,6 +15,8 @@ import (
 type Restored struct {
 	Store *store.Store
 	Dry   bool // only count
+	// Check, if it is not nil, is called before each page of tasks. An error ends the run.
+	Check func(ctx context.Context) error
 }
 
 // RestoredSum counts what was done, or in a dry run what would be.
@@ -22,8 +24,10 @@ type RestoredSum struct {
 	Tasks    int `json:"tasks"`    // that have not ended: each has a greater rev
 	Released int `json:"released"` // executions that were open
 	Parked   int `json:"parked"`   // executions that go on waiting for their completion
-	// Unreadable are the ids of tasks that cannot be decoded. They were left as they are.
+	// Unreadable are the ids of tasks that cannot be decoded, and Refused of those that the server does not change,
+	// because they would become too large, say. They were left as they are.
 	Unreadable []string `json:"unreadable,omitempty"`
+	Refused    []string `json:"refused,omitempty"`
 }
 
 const (
@@ -32,14 +36,22 @@ const (
 	restoredTries    = 20
 )
 
-// All goes over all tasks, by id. Those that cannot be decoded delay no others.
+// All goes over all tasks, by id. Those that cannot be decoded or changed delay no others.
 func (r Restored) All(ctx context.Context) (sum RestoredSum, err error) {
+	if err := r.Store.FreshClock(ctx); err != nil {
+		return sum, err
+	}
 	types := tasktypes.New(r.Store)
 	if err := types.Fresh(ctx, 0); err != nil {
 		return sum, err
 	}
 	f := store.Filter{Statuses: []model.Status{model.StatusWait, model.StatusNew, model.StatusExecuting, model.StatusError}}
 	for {
+		if r.Check != nil {
+			if err := r.Check(ctx); err != nil {
+				return sum, err
+			}
+		}
 		page, err := r.Store.History.FindLives(ctx, f, store.InTasks, store.Extent{Limit: perRestored, Examine: restoredExamined})
 		if err != nil {
 			return sum, err
@@ -83,7 +95,7 @@ func (r Restored) some(ctx context.Context, types *tasktypes.Cache, tasks []*mod
 		for i, w := range written {
 			switch {
 			case w.Refused != nil:
-				return fmt.Errorf("preparing task %s: %w", writes[i].After.ID, w.Refused)
+				sum.Refused = append(sum.Refused, writes[i].After.ID)
 			case w.Applied || r.Dry:
 				sum.add(writes[i])
 			default:

@@ -61,9 +61,9 @@ test: ## every test, with -race where goroutines meet, on the embedded server an
 		$(GO) test $(TEST_FLAGS) -parallel 8 -race -short $(RACED); wait; cat $$plain; } | $(GO) run ./internal/house/report
 
 # By -short `make test` leaves out, or reduces, tests that take long with the race detector and whose size
-# matters more. Each of these calls testing.Short() itself, or virtually(t, …): by it `make scenarios` finds them, and repeats no
+# matters more. Each of these calls testing.Short() itself, virtually(t, …) or setBack(t, …): by it `make scenarios` finds them, and repeats no
 # other test of their packages. Of the scenarios, and of the tests of the dashboard, which need a browser, it runs all.
-IN_SHORT     = testing\.Short\(\)|virtually\(t
+IN_SHORT     = testing\.Short\(\)|virtually\(t|setBack\(t
 SHORT_FILES  = $(shell grep -rlE --include='*_test.go' '$(IN_SHORT)' $(addsuffix /*_test.go,$(RACED)))
 WITHOUT_RACE = $(shell awk -F '[ \050]' '/^func / { name = $$2 } /^func Test/ && FILENAME ~ /^.\/integration\/[a-z_]*.go|dashboard/ || /$(IN_SHORT)/ { print name }' \
 	$(SHORT_FILES) ./integration/*_test.go ./internal/dashboard/*_test.go | sort -u | paste -s -d '|')

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -232,27 +231,22 @@ func (f *fetch) giveBack(ctx context.Context, c *claiming, exec string) {
 		<-c.done
 		ctx, cancel := context.WithTimeout(ctx, sharedTime)
 		defer cancel()
-		var all errgroup.Group
-		all.SetLimit(backAtOnce)
+		var all sync.WaitGroup // they share commands
 		for i, w := range c.written {
 			if !w.Applied {
 				continue
 			}
-			all.Go(func() error {
+			all.Go(func() {
 				t := c.writes[i].After
 				_, err := f.p.room.GiveBack(ctx, input.HandleOf(t, exec), "the caller of the fetch no longer waited for it")
 				if err != nil {
 					f.p.log.Warn().Err(err).Str("task_id", t.ID).Msg("could not give a task back; its lease will lapse")
 				}
-				return nil
 			})
 		}
-		_ = all.Wait() // they log their errors
+		all.Wait()
 	}()
 }
-
-// backAtOnce bounds the tasks that are given back at the same time.
-const backAtOnce = 16
 
 // take puts an execution into the result, which was due at that time.
 func (f *fetch) take(t *model.Task, due time.Time) {

@@ -204,7 +204,8 @@ func (f *fetch) newClaimer(ctx context.Context) *claim.Claimer {
 	}
 }
 
-// claim carries claims out together with those of other fetches. If ctx ends first, what they win is given back.
+// claim carries claims out together with those of other fetches. If the caller waits no longer, what they win is given
+// back. After a time limit of this call alone, the claimer asks what became of them.
 func (f *fetch) claim(ctx context.Context, writes []store.Write, search time.Duration) ([]store.Written, error) {
 	c, err := f.p.gathered.claim(ctx, writes, search)
 	if err != nil {
@@ -214,7 +215,9 @@ func (f *fetch) claim(ctx context.Context, writes []store.Write, search time.Dur
 	case <-c.done:
 		return c.written, c.err
 	case <-ctx.Done():
-		f.giveBack(ctx, c, f.exec)
+		if f.claimer.Unsure.Err() != nil {
+			f.giveBack(ctx, c, f.exec)
+		}
 		return nil, context.Cause(ctx)
 	}
 }

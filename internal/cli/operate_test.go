@@ -81,9 +81,12 @@ func TestWorkerListShowsWhoLives(t *testing.T) {
 	require.Regexp(t, `(?m)^drain +asked by .+\nnote +a new kernel$`, s.ok("worker", "show", "w1").stdout)
 	require.Equal(t, "worker", s.audit()[0].Kind)
 	require.Equal(t, "w1  alive\n", s.ok("worker", "resume", "w1").stdout, "it has not read the request to drain yet")
-	_, err := database(t, s).Collection("workers").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "w1"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "draining", Value: true}}}})
-	require.NoError(t, err)
-	require.Equal(t, "w1  asked to resume\n", s.ok("worker", "resume", "w1").stdout)
+	var err error
+	s.eventually("a resume before the next heartbeat of the worker, which tells what it does", func() bool {
+		_, err = database(t, s).Collection("workers").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "w1"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "draining", Value: true}}}})
+		require.NoError(t, err)
+		return s.ok("worker", "resume", "w1").stdout == "w1  asked to resume\n"
+	})
 	s.fails(ExitNotFound, []string{"no such worker: w2"}, "worker", "drain", "w2")
 	s.fails(ExitUsage, []string{"note has 5000 bytes"}, "worker", "drain", "w1", "--note", strings.Repeat("x", 5000))
 

@@ -423,7 +423,7 @@ func TestAFlowThatIsRememberedKeepsTheTasksThatItPlans(t *testing.T) {
 	require.Len(t, planner{d.f}.Tasks(doc), 1)
 }
 
-// A node that asks, or that waits, has no task of which a new life begins.
+// An ask node or a wait node has no task, so a retry restarts none.
 func TestTheRecordsOfAFlowThatGoesOnFromANodeWithoutATaskAreKept(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]graph.NodeSpec{"ask": {Ask: &graph.Ask{Title: "Go on?"}}, "wait": {Wait: &graph.Wait{For: time.Hour}}} {

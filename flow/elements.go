@@ -81,8 +81,8 @@ func (p planner) spread(ctx context.Context, todos []todo, held map[string]error
 	return nil
 }
 
-// late reads the tasks of nodes that are to start elements or flows. It says of which nodes somebody has ended the task, or
-// begun a new life, while this process was slow: nobody waits for what they would start.
+// late reads the tasks of nodes that are to start elements or flows. A node is late if its task has ended, or has begun a
+// new life, while this process was slow. Nobody waits for what such a node would start.
 func (p planner) late(ctx context.Context, todos []todo) (func(do todo) bool, error) {
 	var ids []string
 	for _, do := range todos {

@@ -27,7 +27,7 @@ type making struct {
 	err     error
 	known   *memo // nil = nothing
 	missing []int
-	asked   []int                  // PENDING nodes of which something may run still
+	asked   []int                  // PENDING nodes whose work may still run
 	working map[flowplan.Life]bool // what is known of that
 	// passing are outputs that another decision reads anew: the task is gone, or somebody has it run again.
 	passing []flowplan.Life

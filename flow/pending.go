@@ -12,8 +12,8 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// lookAtPending finds out of which PENDING nodes something may run, because a person has had a task run again, or decided
-// about a node of the flow that the node has started.
+// lookAtPending finds the PENDING nodes whose work may run: a person has retried a task, or has decided about a node of
+// the flow that the node started.
 func (f *Flows) lookAtPending(ctx context.Context, m *making) error {
 	var ids []string
 	for _, i := range m.asked {

@@ -212,9 +212,11 @@ func (s *Subscription) keepSeat(ctx context.Context) {
 			}
 		}
 		cancel()
-		if ticks.Reset(s.renewal); err != nil { // the seat lapses soon
-			ticks.Reset(s.renewal / 12)
+		next := s.renewal
+		if err != nil { // the seat lapses soon
+			next /= 12
 		}
+		ticks.Reset(next)
 	}
 }
 

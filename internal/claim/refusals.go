@@ -95,8 +95,8 @@ func (r *Refusals) Has(id string, now time.Time) bool {
 	return !over(r.until[id], now)
 }
 
-// over reports whether a task is left out no longer. A refusal of which too much is left is from before the database's
-// clock was set back; one by the time of a claim may be a little ahead of the estimate.
+// over reports whether a refusal has ended. One that ends later than any new refusal could was made before the database's
+// clock was set back. A refusal by the time of a claim may be a little ahead of the estimate.
 func over(until, now time.Time) bool {
 	return !now.Before(until) || until.Sub(now) > 2*RefusedFor
 }

@@ -25,7 +25,7 @@ const (
 	// stopPatience is how long a stop waits for what is being decided and carried out: what is
 	// left then waits for another engine's sweep, and its tasks are that late.
 	stopPatience = 5 * time.Second
-	// majorityLag is how far a majority usually lags behind the primary at most.
+	// majorityLag is a time by which a majority rarely lags behind the primary.
 	majorityLag = 20 * time.Millisecond
 	// atOnce is how many portions go out at the same time: one is encoded while the server
 	// works on another.

@@ -15,10 +15,10 @@ import (
 // majorityTime is how long what was read may take to reach a majority.
 const majorityTime = 5 * time.Second
 
-// settled waits until a majority has the document that was read of the primary, and returns it. The filter
-// names the _id and the state that was read. nil = the document has changed since. A failover may undo what only the primary has, so nobody
-// may be told of that as done, and nothing may be kept of it. In a transaction, which a failover aborts, it does not
-// wait. Index: _id.
+// settled waits until a majority has the document that was read of the primary, and returns it. The filter names the _id
+// and the state that was read. nil = the document has changed since. A failover may undo what only the primary has, so
+// nobody may be told of that as done, and nothing may be kept of it. In a transaction, which a failover aborts, it does
+// not wait. Index: _id.
 func (s *core) settled(ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, o *options.FindOneOptionsBuilder) (bson.Raw, error) {
 	if InTransaction(ctx) {
 		raw, _, err := readOne[bson.Raw](ctx, coll, doing, filter, o)

@@ -112,7 +112,8 @@ func (r Restored) some(ctx context.Context, types *tasktypes.Cache, tasks []*mod
 		tasks = tasks[:0]
 		for id, t := range found {
 			if t == nil {
-				return fmt.Errorf("preparing task %s: %w", id, store.CannotRead(id))
+				sum.Unreadable = append(sum.Unreadable, id)
+				continue
 			}
 			tasks = append(tasks, t)
 		}

@@ -168,9 +168,9 @@ type Planned struct {
 type Action string
 
 // Result is what one participant of a step has done: one document of the collection plan_results. A
-// step with concurrent_worker_count n has at least n. They are kept with the plan. Results are stored when the task of
-// a try has ended, and after ten failures each further execution replaces the oldest failed one. So the first failures of
-// a try may have no result if max_errors and max_lapses are more than 9 together, as by default.
+// step with concurrent_worker_count n has at least n. They are kept with the plan. A task keeps at most ten failed
+// executions. Results are stored when it has ended, so earlier failures of a try have none. This can happen if max_errors
+// and max_lapses together exceed 9, as by default.
 type Result struct {
 	ID          string        `bson:"_id"`  // plan/step/execution
 	Plan        string        `bson:"plan"` // the ID of the plan

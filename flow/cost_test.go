@@ -119,6 +119,7 @@ func TestANodeOfAFanOutCostsItsTaskItsRecordAndNoCommandOfItsOwn(t *testing.T) {
 		last.After, middle = append(last.After, id), append(middle, i+1)
 	}
 	s.Nodes = append(s.Nodes, last)
+	beside := c.beside()
 	c.e.Round(t.Context()) // the first one reads the types, too
 
 	var doc *graph.Flow
@@ -140,7 +141,7 @@ func TestANodeOfAFanOutCostsItsTaskItsRecordAndNoCommandOfItsOwn(t *testing.T) {
 		{middle, later, map[string]int{"update flow_nodes": 2, "update flows": 1, "update tasks": 1}},
 		{[]int{n + 1}, map[string]int{"aggregate control": 1, "update flow_nodes": 2, "update flows": 1}, map[string]int{"update flow_nodes": 2, "update flows": 1}},
 	} {
-		c.end(doc, step.ends)
+		c.succeed(beside, idsOf(doc, step.ends)) // at once: what stays planned for long is looked for
 		commands, statements := c.count(func() { c.e.Round(t.Context()) })
 		for _, all := range []map[string]int{commands, statements} {
 			delete(all, "update tasks, outboxes") // what was told leaves its outbox at any time
@@ -156,21 +157,19 @@ func TestANodeOfAFanOutCostsItsTaskItsRecordAndNoCommandOfItsOwn(t *testing.T) {
 	require.LessOrEqual(t, statements["update flows"], 1)
 }
 
-// end ends the tasks of nodes. When it returns, all ends can be found.
-func (c *counted) end(doc *graph.Flow, nodes []int) {
+// beside is a store whose commands are not counted.
+func (c *counted) beside() *store.Store {
 	c.t.Helper()
-	for _, id := range idsOf(doc, nodes) {
-		_, err := c.prod.Cancel(c.t.Context(), id, "over")
-		require.NoError(c.t, err)
-	}
-	require.Eventually(c.t, func() bool { return !c.f.store.Clock.Now().Before(c.task(doc, nodes[len(nodes)-1]).OutboxAt) }, testdb.Patience, time.Millisecond)
+	s, err := store.Open(store.Config{Database: c.db})
+	require.NoError(c.t, err)
+	require.NoError(c.t, s.Ready(c.t.Context()))
+	require.NoError(c.t, s.FreshClock(c.t.Context()))
+	return s
 }
 
-// succeed ends the tasks of nodes, each with an output, beside the engine. When it returns, all ends can
-// be found.
-func (c *counted) succeed(beside *store.Store, doc *graph.Flow, nodes []int) {
+// succeed ends tasks, each with an output, beside the engine. When it returns, all ends can be found.
+func (c *counted) succeed(beside *store.Store, ids []string) {
 	c.t.Helper()
-	ids := idsOf(doc, nodes)
 	output, err := codec.EncodeValue("result", map[string]any{"n": 1, "text": strings.Repeat("x", 100)}, 1000)
 	require.NoError(c.t, err)
 	var at time.Time
@@ -273,15 +272,12 @@ func TestWhatAnEngineReadsOfAFlowGrowsAsItsNodesDo(t *testing.T) {
 				}
 				return graph.NodeReady, saved, nil
 			}
-			beside, err := store.Open(store.Config{Database: c.db})
-			require.NoError(t, err)
-			require.NoError(t, beside.Ready(t.Context()))
-			require.NoError(t, beside.FreshClock(t.Context()))
+			beside := c.beside()
 			cost := func(n int) (documents, bytes int) {
 				doc, err := c.f.Start(t.Context(), shape.spec(n))
 				require.NoError(t, err)
 				tell := func(nodes ...int) {
-					c.succeed(beside, doc, nodes)
+					c.succeed(beside, idsOf(doc, nodes))
 					c.toldOf(beside, doc, nodes)
 				}
 				c.documents, c.bytes = 0, 0

@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -119,4 +123,39 @@ func TestExplainCountsTheNodesBeforeOneThatIsNotLinked(t *testing.T) {
 	said, err := d.f.Explain(t.Context(), "s/g", "n250")
 	require.NoError(t, err)
 	require.Equal(t, []string{"It is appended and not linked to the chain yet. Nodes before it: 250.", "It is linked when at most 100 linked nodes have not ended."}, said)
+}
+
+func TestExplainCountsNodesThatAreLinkedMeanwhile(t *testing.T) {
+	t.Parallel()
+	p := testdb.BehindPatient(t)
+	db := testdb.Through(t, p)
+	d := drive(t, db, db, clock.System())
+	nodes := make([]graph.NodeSpec, 300)
+	for i := range nodes {
+		nodes[i] = graph.NodeSpec{ID: fmt.Sprint("n", i), Type: "t"}
+	}
+	session, err := db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(t.Context())
+	_, err = session.WithTransaction(t.Context(), func(ctx context.Context) (any, error) { // so an engine links them
+		return d.f.Append(ctx, "s", "g", nodes...)
+	})
+	require.NoError(t, err)
+	counts := p.Set(proxy.Rule{Command: "aggregate", Collection: "flow_nodes", Do: proxy.HoldBefore})
+	said := make(chan []string, 1)
+	go func() {
+		text, err := d.f.Explain(t.Context(), "s/g", "n250")
+		assert.NoError(t, err)
+		said <- text
+	}()
+	<-counts.Hit()
+	require.Eventually(t, func() bool {
+		d.e.Round(t.Context())
+		doc, err := d.f.Get(t.Context(), "s/g")
+		require.NoError(t, err)
+		return len(doc.Nodes) > 0
+	}, testdb.Patience, time.Millisecond)
+	d.e.Flush(t.Context())
+	counts.Release()
+	require.Contains(t, fmt.Sprint(<-said), "Nodes before it: 250.")
 }

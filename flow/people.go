@@ -146,6 +146,11 @@ func (f *Flows) Explain(ctx context.Context, id, node string) ([]string, error) 
 			if before, err = f.store.Nodes.CountBefore(ctx, id, n.No, known); err != nil {
 				return nil, err
 			}
+			if now, err := f.Get(ctx, id); err != nil {
+				return nil, err
+			} else if now.Rev != doc.Rev { // nodes that were linked in between were not counted
+				continue
+			}
 		case !n.Status.Final(): // it was linked since the stream was read, or its end is being stored
 			clock.Pause(ctx, 10*time.Millisecond)
 			if err := ctx.Err(); err != nil {

@@ -207,11 +207,9 @@ func TestALimitThatChangesWhileTasksRunCountsThem(t *testing.T) {
 		}
 		a.awaitEach(before, "begun", func(t *model.Task) bool { return t.Status != model.StatusNew })
 		set := a.limit(func(typ *model.TaskType) { typ.MaxRunning = 4 })
-		ids := a.sendLimited(40, 300, func(int) []producer.Option { return []producer.Option{producer.At(set.UpdatedAt.Add(heard))} })
-		a.awaitDone(ids, 12) // three rounds: in the first one not all processes may have noticed that others have ended
+		ids := a.awaitReached(4, set.UpdatedAt.Add(heard))
 		lowered := a.limit(func(typ *model.TaskType) { typ.MaxRunning, typ.Version = 2, set.Version })
-		// However many are left by then, some begin after everybody has heard of it.
-		ids = append(ids, a.sendLimited(8, 300, func(int) []producer.Option { return []producer.Option{producer.At(lowered.UpdatedAt.Add(heard))} })...)
+		ids = append(ids, a.awaitReached(2, lowered.UpdatedAt.Add(heard))...)
 		a.awaitSuccess(append(before, ids...))
 
 		runs := a.runs(append(before, ids...))
@@ -272,19 +270,42 @@ func (a *arena) anyHolder(workers map[string]*fleet.Process) (holder string) {
 func (a *arena) awaitDone(ids []string, n int) {
 	a.t.Helper()
 	awaitTrue(a.t, func() string {
-		tasks, err := a.store.Tasks.ByIDs(a.t.Context(), ids)
-		require.NoError(a.t, err)
-		done := 0
-		for _, t := range tasks {
-			if t.Status == model.StatusSuccess {
-				done++
-			}
-		}
-		if done < n {
+		if done := len(a.succeeded(ids)); done < n {
 			return fmt.Sprintf("%d of %d", done, n)
 		}
 		return ""
 	})
+}
+
+// succeeded are those of the tasks that have succeeded.
+func (a *arena) succeeded(ids []string) (done []string) {
+	a.t.Helper()
+	tasks, err := a.store.Tasks.ByIDs(a.t.Context(), ids)
+	require.NoError(a.t, err)
+	for _, id := range ids {
+		if tasks[id].Status == model.StatusSuccess {
+			done = append(done, id)
+		}
+	}
+	return done
+}
+
+// awaitReached sends tasks that may begin from a time on until several rounds have succeeded and as many of them
+// were open at once as a limit allows. It returns all that it has sent.
+func (a *arena) awaitReached(limit int, from time.Time) (ids []string) {
+	a.t.Helper()
+	awaitTrue(a.t, func() string {
+		done := a.succeeded(ids)
+		_, _, maybe := openAfter(a.runs(done), from, time.Time{})
+		if maybe >= limit && len(done) >= 6*limit {
+			return ""
+		}
+		if len(ids)-len(done) < 4*limit {
+			ids = append(ids, a.sendLimited(8*limit, 300, func(int) []producer.Option { return []producer.Option{producer.At(from)} })...)
+		}
+		return fmt.Sprintf("%d succeeded, and %d of a limit of %d were open at once", len(done), maybe, limit)
+	})
+	return ids
 }
 
 func TestOfEachLimitKeyOneRunsAtATimeAndNoneStarves(t *testing.T) {

@@ -44,7 +44,7 @@ var ofFleet = []metric[fleet]{
 		}},
 	{"lapsed_leases", gauge, "Tasks that no worker has taken over although their lease lapsed ten seconds ago.", nil,
 		func(f fleet, emit emit) { emit(f.Lapsed.N) }},
-	{"outbox_entries", gauge, "Ended tasks of which something must follow: a callback, a decision of a rule, flow or plan.", nil,
+	{"outbox_entries", gauge, "Ended tasks with an outstanding action: a callback, a decision of a rule, flow or plan.", nil,
 		func(f fleet, emit emit) { emit(f.Outbox.N) }},
 	{"outbox_oldest_age_seconds", gauge, "How long the oldest of them has waited.", nil,
 		func(f fleet, emit emit) { emit(f.age(f.Outbox.Oldest)) }},
@@ -62,7 +62,7 @@ var ofFleet = []metric[fleet]{
 			}
 			emit(f.age(f.Rules.Oldest))
 		}},
-	{"planned", gauge, "Documents with decisions that nobody has seen to be carried out.", []string{"kind"},
+	{"planned", gauge, "Documents with decisions that are not confirmed as carried out.", []string{"kind"},
 		func(f fleet, emit emit) {
 			for _, p := range f.Planned {
 				emit(p.Backlog.N, p.Kind)
@@ -116,7 +116,7 @@ var ofFleet = []metric[fleet]{
 				}
 			}
 		}},
-	{"workers", gauge, "Live workers and engines, by how they hear of work: watching, polling, off (engines), pulling.", []string{"stream"},
+	{"workers", gauge, "Live workers and engines, by how they find work: watching, polling, off (engines), pulling.", []string{"stream"},
 		func(f fleet, emit emit) {
 			for _, w := range f.Workers {
 				emit(w.N, w.Stream)
@@ -138,7 +138,7 @@ var ofFleet = []metric[fleet]{
 			}
 			emit(n)
 		}},
-	{"stream_seats_taken", gauge, "Change streams that workers watch, of eight.", nil,
+	{"stream_seats_taken", gauge, "Change streams of workers and subscriptions, of eight.", nil,
 		func(f fleet, emit emit) { emit(f.Seats) }},
 	{"paused", gauge, "1 = claiming is paused for all types.", nil,
 		func(f fleet, emit emit) { emit(number(f.PausedAll)) }},

@@ -15,8 +15,8 @@ import (
 // reports is the station of the plan: each step makes the reports of one day.
 var reports = model.NewType[repeat.Args[string], string]("sales.report")
 
-// ReportPlan reports the sales of some regions at two in the morning, every day for a week. A night
-// on which nothing runs is made up for.
+// ReportPlan reports the sales of some regions at two in the morning, every day for a week. If nothing runs one
+// night, that step runs later.
 func ReportPlan(from time.Time, regions ...any) repeat.Spec {
 	return repeat.Spec{
 		PlanID: "sales-" + from.Format("2006-01-02"), Station: reports.Name(), Description: "sales",

@@ -65,7 +65,7 @@ func (s *Summary) Text() string {
 		b.WriteString("\nThe demo FAILED.\n\n")
 	}
 	line("tasks", "%s sent, %s succeeded by exactly one execution each, %s lost", thousands(s.Tasks), thousands(s.Succeeded), thousands(s.Lost))
-	line("effects", "%s calls at the target; %s tasks called it more than once; by their fencing tokens it could have refused %s calls", thousands(s.effects), thousands(s.repeated), thousands(s.late))
+	line("effects", "%s calls reached the target; %s tasks called it more than once; with fencing tokens it could have refused %s late calls", thousands(s.effects), thousands(s.repeated), thousands(s.late))
 	line("takeovers", "%d leases lapsed; other workers took over the tasks of %s %.1f s after the kill, those of %s %.1f s after the freeze",
 		s.Takeovers, s.killed.worker, s.killed.took.Seconds(), s.frozen.worker, s.frozen.took.Seconds())
 	line("fenced", "%d late results from %s refused, %d of them successes", s.Fenced, s.frozen.worker, s.lateSuccesses)

@@ -20,6 +20,9 @@ import (
 )
 
 func main() {
+	// Nobody reads an output any more: a write to it fails, and what follows from that is up to the command. A
+	// worker goes on. Unlike a signal that is ignored, programs that this process starts do not inherit this.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	p := cli.Process{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		StdinTerminal: isTerminal(os.Stdin), StdoutTerminal: isTerminal(os.Stdout), StderrTerminal: isTerminal(os.Stderr),

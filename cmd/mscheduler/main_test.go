@@ -174,6 +174,41 @@ func TestFirstSignalStopsGracefully(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, ".mscheduler-dev.json"))
 }
 
+// closedPipe is what nobody reads any more.
+func closedPipe(t *testing.T) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	t.Cleanup(func() { _ = w.Close() })
+	return w
+}
+
+func TestAWorkerWhoseEventsNobodyReadsGoesOn(t *testing.T) {
+	needsSignals(t)
+	dir := t.TempDir()
+	dev := start(t, binary(t, dir, "dev"))
+	dev.says("Ctrl-C stops it gracefully")
+	cmd := binary(t, dir, "work", "--events", "--allow-exec", "--worker-id", "unread")
+	cmd.Stdout = closedPipe(t)
+	worker := start(t, cmd)
+	worker.says("Ctrl-C stops it gracefully")
+	code, _, stderr := run(t, binary(t, dir, "send", "exec", "--specific-worker-ids", "unread", "--key", "k", "--args", `{"argv":["true"]}`))
+	require.Equal(t, 0, code, stderr)
+	code, _, stderr = run(t, binary(t, dir, "task", "wait", "exec/k", "--timeout", testdb.Patience.String()))
+	require.Equal(t, 0, code, stderr)
+	require.NoError(t, worker.Process.Signal(syscall.SIGTERM))
+	worker.says("stopped: ")
+	require.Equal(t, 0, worker.end())
+
+	list := binary(t, dir, "task", "list")
+	list.Stdout = closedPipe(t)
+	require.Error(t, list.Run())
+	require.Equal(t, 1, list.ProcessState.ExitCode(), "it ends by itself")
+	require.NoError(t, dev.Process.Signal(os.Interrupt))
+	require.Equal(t, 0, dev.end())
+}
+
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	dev, dir := busyDev(t, "--shutdown-timeout", "10m")
 	require.NoError(t, dev.Process.Signal(os.Interrupt))

@@ -118,7 +118,7 @@ func (a *app) metrics(conn *connection, commands *metrics.Commands, stopping <-c
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError}))
 	probe.Add(mux, conn.store, log, stopping)
 	return mux, nil
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/human"
@@ -117,11 +119,18 @@ func Run(ctx context.Context, p Process) int {
 	if code == ExitInterrupted && codeOf(err) != ExitInterrupted {
 		text = "interrupted"
 	}
-	if text != "" {
+	if text != "" && !unread(err) {
 		a.say("mscheduler: %s", text)
 	}
 	a.ended(ctx, code, text)
 	return code
+}
+
+// unread says whether nobody reads the output any more, as in: mscheduler task list | head -1. That is no news
+// for whoever closed it.
+func unread(err error) bool {
+	var write *fs.PathError
+	return errors.As(err, &write) && errors.Is(write, syscall.EPIPE)
 }
 
 // exitCode is the code for an error of a command with the context. What its end cut off is no failure.

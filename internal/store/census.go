@@ -127,7 +127,8 @@ type census struct {
 func (s *Store) TakeCensus(ctx context.Context, last Census) (Census, error) {
 	began := s.local.Monotonic()
 	c := census{s: s, last: last, until: began + censusTime, Census: Census{At: s.Clock.Now(), Complete: true}}
-	for _, count := range []func(context.Context) error{c.ofTypes, c.backlogs, c.planners, c.scenes, c.fleet} {
+	// There may be many types and scenes: they come last, so that time is left for all else.
+	for _, count := range []func(context.Context) error{c.backlogs, c.planners, c.fleet, c.ofTypes, c.scenes} {
 		if err := count(ctx); err != nil {
 			return Census{}, err
 		}
@@ -136,20 +137,26 @@ func (s *Store) TakeCensus(ctx context.Context, last Census) (Census, error) {
 	return c.Census, nil
 }
 
-// count counts the documents that the filter finds by that index, whose time is the given field. One
-// that takes too long has the number of the last census.
+// count is counted; what takes too long has the number of the last census.
 func (c *census) count(ctx context.Context, coll *mongo.Collection, index, at string, filter bson.D, last Backlog) (Backlog, error) {
+	b, ok, err := c.counted(ctx, coll, index, at, filter)
+	if err == nil && !ok {
+		b = last
+	}
+	return b, err
+}
+
+// counted counts the documents that the filter finds by that index, whose time is the given field. ok is false
+// if that takes too long.
+func (c *census) counted(ctx context.Context, coll *mongo.Collection, index, at string, filter bson.D) (b Backlog, ok bool, err error) {
 	found, ok, err := inTime[Backlog](ctx, c, coll, index, mongo.Pipeline{
 		{d("$match", filter)}, {d("$limit", MostCounted)},
 		{d("$group", bson.D{d("_id", nil), d("n", bson.D{d("$sum", 1)}), d("oldest", bson.D{d("$min", "$"+at)})})},
 	})
-	switch {
-	case err != nil || ok && len(found) == 0:
-		return Backlog{}, err
-	case !ok:
-		return last, nil
+	if len(found) > 0 {
+		b = found[0]
 	}
-	return found[0], nil
+	return b, ok, err
 }
 
 // inTime is what an aggregation by that index finds. ok is false if it takes too long; then the census is not
@@ -189,6 +196,10 @@ func (c *census) ofTypes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	all := len(names) < measure.Most
+	if !all { // a type of that name is counted among the others
+		names = slices.DeleteFunc(names, func(name string) bool { return name == measure.Other })
+	}
 	permits, err := c.permitsOf(ctx, stored, names)
 	if err != nil {
 		return err
@@ -204,7 +215,7 @@ func (c *census) ofTypes(ctx context.Context) error {
 		}
 		c.Types = append(c.Types, t)
 	}
-	if len(names) < measure.Most {
+	if all {
 		return nil
 	}
 	others, err := c.ofType(ctx, measure.Other, bson.D{d("type", bson.D{d("$nin", append(names, sentinelID))})})
@@ -347,9 +358,13 @@ func (c *census) backlogs(ctx context.Context) (err error) {
 		return err
 	}
 	for _, coll := range []*mongo.Collection{c.s.tasks, c.s.history} {
-		b, err := c.count(ctx, coll, IndexOutbox, "outbox_at", bson.D{d("outbox_at", until)}, Backlog{})
+		b, ok, err := c.counted(ctx, coll, IndexOutbox, "outbox_at", bson.D{d("outbox_at", until)})
 		if err != nil {
 			return err
+		}
+		if !ok { // what one of them has is not known apart
+			c.Outbox = c.last.Outbox
+			return nil
 		}
 		c.Outbox.N += b.N
 		if c.Outbox.Oldest.IsZero() || !b.Oldest.IsZero() && b.Oldest.Before(c.Outbox.Oldest) {
@@ -383,7 +398,11 @@ func (c *census) planners(ctx context.Context) (err error) {
 		kind string
 		coll *mongo.Collection
 	}{{"periodic", c.s.rules}, {"flow", c.s.flows}, {"plan", c.s.plans}} {
-		b, err := c.count(ctx, p.coll, indexPlanned, "planned_at", bson.D{d("planned_at", sinceEver)}, Backlog{})
+		var last Backlog
+		if i := slices.IndexFunc(c.last.Planned, func(l Planned) bool { return l.Kind == p.kind }); i >= 0 {
+			last = c.last.Planned[i].Backlog
+		}
+		b, err := c.count(ctx, p.coll, indexPlanned, "planned_at", bson.D{d("planned_at", sinceEver)}, last)
 		if err != nil {
 			return err
 		}

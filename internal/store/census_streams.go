@@ -47,6 +47,10 @@ func (c *census) scenes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	all := len(names) < measure.Most
+	if !all { // a scene of that name is counted among the others
+		names = slices.DeleteFunc(names, func(name string) bool { return name == measure.Other })
+	}
 	others := []idRange{{}} // between those that are named
 	for _, name := range names {
 		of, last := sceneRange(name), &others[len(others)-1]
@@ -56,7 +60,7 @@ func (c *census) scenes(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(names) < measure.Most {
+	if all {
 		return nil
 	}
 	return c.scene(ctx, measure.Other, others...)

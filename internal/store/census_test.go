@@ -1,16 +1,17 @@
 package store_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/measure"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -140,24 +141,40 @@ func TestACountThatTakesTooLongHasTheNumberOfTheCensusBefore(t *testing.T) {
 	require.NoError(t, a.ReadClock(t.Context()))
 	send(t, a.Store, "t", "k", a.Clock.Now().Add(-time.Second))
 	first := counted(t, a.Store, store.Census{})
-	require.EqualValues(t, 1, first.Types[0].Due.N)
+	first.Outbox = store.Backlog{N: 5, Oldest: first.At.Add(-time.Hour)}
+	first.Planned[1].Backlog = store.Backlog{N: 6, Oldest: first.At.Add(-time.Minute)}
 	send(t, a.Store, "t", "another", a.Clock.Now().Add(-time.Second))
-	aggregates := 0
-	a.rewrite(nil, func(command string, answer bson.D) bson.D {
-		if command != "aggregate" {
-			return answer
-		}
-		if aggregates++; aggregates != 2 { // the first count, of due tasks, follows the look for types
-			return answer
-		}
-		return bson.D{field("ok", 0.0), field("code", number(50)), field("codeName", "MaxTimeMSExpired"), field("errmsg", "operation exceeded time limit")}
-	})
-	second, err := a.TakeCensus(t.Context(), first)
-	require.NoError(t, err)
-	require.False(t, second.Complete)
-	require.EqualValues(t, 1, second.Types[0].Due.N)
-	third := counted(t, a.Store, second)
-	require.EqualValues(t, 2, third.Types[0].Due.N)
+	for _, index := range []string{store.IndexDue, store.IndexOutbox, "planned"} {
+		t.Run(index, func(t *testing.T) {
+			hint := "hint\x00" + string(binary.LittleEndian.AppendUint32(nil, uint32(len(index)+1))) + index + "\x00"
+			slow := a.proxy.Set(proxy.Rule{Command: "aggregate", Contains: hint, Times: -1, Do: proxy.Refuse, Code: 50}) // it exceeded its time limit
+			second, err := a.TakeCensus(t.Context(), first)
+			require.NoError(t, err)
+			require.False(t, second.Complete)
+			require.EqualValues(t, map[bool]int{true: 1, false: 2}[index == store.IndexDue], second.Types[0].Due.N)
+			require.Equal(t, map[bool]store.Backlog{true: first.Outbox}[index == store.IndexOutbox], second.Outbox)
+			require.Equal(t, map[bool]store.Backlog{true: first.Planned[1].Backlog}[index == "planned"], second.Planned[1].Backlog)
+			slow.Release()
+			third := counted(t, a.Store, second)
+			require.EqualValues(t, 2, third.Types[0].Due.N)
+			require.Zero(t, third.Outbox)
+		})
+	}
+}
+
+func TestATypeAndASceneNamedAsTheRestAreCountedWithIt(t *testing.T) {
+	s := permitted(t)
+	due := s.Clock.Now().Add(-time.Second)
+	send(t, s, measure.Other, "k", due)
+	require.Len(t, counted(t, s, store.Census{}).Types, 1)
+	for i := range measure.Most + 20 {
+		send(t, s, fmt.Sprintf("t%03d", i), "k", due)
+	}
+	c := counted(t, s, store.Census{})
+	require.Len(t, c.Types, measure.Most)
+	require.Equal(t, measure.Other, c.Types[measure.Most-1].Type)
+	require.EqualValues(t, 22, c.Types[measure.Most-1].Due.N)
+	require.Equal(t, "t098", c.Types[measure.Most-2].Type)
 }
 
 func TestTypesKeepTheirPlaceAndTheRestIsOther(t *testing.T) {

@@ -118,7 +118,8 @@ func (c *Claimer) TakeOver(ctx context.Context, l *Lapses, execID string) (out O
 
 // takeOverSingly writes the takeovers one by one. It returns the results of those that it sent,
 // in their order, with the tasks that were won. A takeover whose answer is lost is settled like a
-// batch, and is the last one: after an outage the owners of the other tasks may be healthy.
+// batch, and is the last one: after an outage the owners of the other tasks may be healthy. A majority that lags is
+// no outage.
 func (c *Claimer) takeOverSingly(ctx context.Context, writes []store.Write, execID string) (written []store.Written, current map[string]*model.Task, err error) {
 	current = map[string]*model.Task{}
 	for i, w := range writes {
@@ -136,7 +137,7 @@ func (c *Claimer) takeOverSingly(ctx context.Context, writes []store.Write, exec
 		case store.Final(err):
 			return written, current, err
 		default:
-			one := writes[i : i+1]
+			one, lags := writes[i:i+1], errors.Is(err, store.ErrLags)
 			settled, err := c.Settle(one, execID, err)
 			if len(settled) == 0 || !settled[0].Applied && err != nil {
 				return written, current, err
@@ -146,7 +147,9 @@ func (c *Claimer) takeOverSingly(ctx context.Context, writes []store.Write, exec
 				return written, current, err
 			}
 			current[w.After.ID] = after[w.After.ID]
-			return append(written, settled...), current, nil
+			if written = append(written, settled...); !lags {
+				return written, current, nil
+			}
 		}
 	}
 	return written, current, nil

@@ -85,10 +85,11 @@ var (
 
 // Codes with a meaning of their own here.
 const (
-	maxTimeExpired  = 50
-	commandNotFound = 59
-	writeConflict   = 112
-	duplicateKey    = 11000
+	maxTimeExpired     = 50
+	commandNotFound    = 59
+	writeConcernFailed = 64
+	writeConflict      = 112
+	duplicateKey       = 11000
 )
 
 // ranOutCodes say that the time limit of an operation passed. A router of before MongoDB 5.0 may answer with
@@ -104,7 +105,7 @@ var (
 		24, 46, // LockTimeout, LockBusy
 		maxTimeExpired,
 		63, 150, // StaleShardVersion, StaleEpoch
-		64,             // WriteConcernTimeout
+		writeConcernFailed,
 		70, 82, 83, 94, // ShardNotFound, NoProgressMade, RemoteResultsUnavailable, NotYetInitialized
 		43, 279, // CursorNotFound after a restart, ClientDisconnect
 		91, 189, 333, // ShutdownInProgress, PrimarySteppedDown, ServiceExecutorInShutdown

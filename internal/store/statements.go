@@ -36,6 +36,9 @@ type statement struct {
 	insert bson.Raw                // the new document, instead of guard and update
 	upsert bool                    // the update makes the document where there is none
 	byID   bool                    // the update goes by _id, although the guard has a field with an index of its own
+	// undone appends what else is true of a document that the update has not changed yet, where the guard stays
+	// true; nil = it does not.
+	undone func(dst []byte) []byte
 }
 
 // stores reports whether the document is stored once the statement was carried out: it counts without
@@ -44,7 +47,7 @@ func (st *statement) stores() bool { return st.insert != nil || st.upsert }
 
 // only is the statement for some of its ids.
 func (st *statement) only(ids ...string) statement {
-	return statement{ids: ids, guard: st.guard, update: st.update, insert: st.insert, upsert: st.upsert, byID: st.byID}
+	return statement{ids: ids, guard: st.guard, update: st.update, insert: st.insert, upsert: st.upsert, byID: st.byID, undone: st.undone}
 }
 
 func (st *statement) encode(ids []string) []byte {
@@ -214,9 +217,18 @@ func (x *executed) done(id string) bool {
 	return x.clean || x.unsure != nil && !x.unsure[id]
 }
 
-// sendOnce sends the command, and returns what of it ran out of the time it was given.
-// limit 0 = as long as it takes.
+// sendOnce sends the command, and returns what of it ran out of the time it was given, and was not carried
+// out as far as is known. limit 0 = as long as it takes.
 func (b *batch) sendOnce(ctx context.Context, c command, limit time.Duration) (late command, err error) {
+	late, err = b.sendWithin(ctx, c, limit)
+	if err == nil && late.ids > 0 && b.sharded {
+		return b.afterRouter(ctx, late)
+	}
+	return late, err
+}
+
+// sendWithin is sendOnce, but for what a router answers before its shard does.
+func (b *batch) sendWithin(ctx context.Context, c command, limit time.Duration) (late command, err error) {
 	call := naming(ctx, c.ids)
 	if limit > 0 {
 		bounded, cancel := context.WithTimeout(call, limit+answerPatience)
@@ -241,15 +253,12 @@ func (b *batch) sendOnce(ctx context.Context, c command, limit time.Duration) (l
 		return c, nil
 	case !errors.As(err, &we) || we.WriteConcernError == nil && len(we.WriteErrors) == 0:
 		return command{}, explain(err, b.doing+"s")
-	case limited && we.WriteConcernError != nil && we.WriteConcernError.Code == maxTimeExpired && c.parts[0].insert != nil && onlyDuplicates(we):
+	case limited && b.lags(we) && c.parts[0].insert != nil && onlyDuplicates(we):
 		return command{}, b.insertedLate(ctx, c, we)
 	case we.WriteConcernError == nil: // the command was carried out; single statements were not
 		return b.refused(ctx, c, we, limit)
-	case limited && we.WriteConcernError.Code == maxTimeExpired && (len(we.WriteErrors) == 0 || c.parts[0].upsert && onlyDuplicates(we)):
-		// Nothing held it: the primary has done it, and the time passed while the majority
-		// lagged. The same again matches nothing that is done, and its answer waits for all
-		// of it, as long as the caller does. It tells of the duplicates once more.
-		return b.sendOnce(ctx, c, 0)
+	case limited && b.lags(we) && c.parts[0].insert == nil:
+		return b.again(ctx, c, we)
 	default:
 		// Not known to last: to be repeated, and that tells of the statements.
 		return command{}, explain(mongo.WriteException{WriteConcernError: we.WriteConcernError, Labels: we.Labels}, b.doing+"s")
@@ -318,9 +327,7 @@ func (b *batch) refused(ctx context.Context, c command, we mongo.WriteException,
 		failed[e.Index] = true
 		switch {
 		case inside && limit > 0 && slices.Contains(ranOutCodes, e.Code):
-			late.parts = append(late.parts, c.parts[e.Index])
-			late.encoded = append(late.encoded, c.encoded[e.Index])
-			late.ids += len(c.parts[e.Index].ids)
+			late.add(&c, e.Index)
 		case inside && c.parts[e.Index].insert != nil && e.Code == duplicateKey:
 			b.existed(c.parts[e.Index].ids[0])
 		case inside && limit > 0 && e.Code == writeConflict: // looked at again

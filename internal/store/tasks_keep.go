@@ -104,6 +104,9 @@ func pingStatement(pings []Ping) statement {
 		}
 	}
 	st.guard = func(dst []byte) []byte { return appendOpen(dst, path, execs) }
+	st.undone = func(dst []byte) []byte {
+		return bsoncore.AppendDocumentElement(dst, path+".ping_expire_time", bsoncore.BuildDocument(nil, bsoncore.AppendDateTimeElement(nil, "$lt", until)))
+	}
 	return st
 }
 

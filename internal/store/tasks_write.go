@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/xoptions"
 
@@ -387,13 +388,16 @@ func everyID(writes []Write) map[string]bool {
 	return ids
 }
 
+// ErrLags means that the primary has carried a write out, and that no majority has it yet. A failover may undo it.
+var ErrLags = errors.New("the primary has carried this out, and the majority lags")
+
 // ErrHeld means that nothing was written because another client holds the document, such as
 // an open transaction. The same again is safe.
 var ErrHeld = errors.New("another client locks the document, for example in an open transaction")
 
 // TakeOver claims one task over a lapsed lease. It returns the task as it is after,
 // or nil when somebody was quicker or a ping came. [ErrHeld] when somebody else holds the
-// document, or held it a moment ago. Index: _id.
+// document, or held it a moment ago; [ErrLags] when the majority lags. Index: _id.
 func (s *Tasks) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
 	if s.held.waits(s.tasks, w.After.ID, s.local) {
 		return nil, fmt.Errorf("taking over task %s: %w", w.After.ID, ErrHeld)
@@ -416,12 +420,39 @@ func (s *Tasks) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
 	case isNone(err):
 		return nil, nil
 	case isTimeLimit(err):
-		s.held.note(s.tasks, w.After.ID, limit, s.local)
-		return nil, fmt.Errorf("taking over task %s: %w", w.After.ID, ErrHeld)
+		err = ErrHeld
+		if t, failed := s.Topology(ctx); failed != nil {
+			return nil, failed
+		} else if t.Sharded { // its answer may have come before that of the shard
+			mine := bson.D{d("_id", w.After.ID), d("worker_states.exec_id", in(w.begun()))}
+			_, there, failed := readOne[named](ctx, s.tasks, "looking for the takeover of task "+w.After.ID, mine, options.FindOne().SetProjection(fields("_id")))
+			if failed != nil {
+				return nil, failed
+			}
+			if there {
+				err = ErrLags
+			}
+		}
+		if errors.Is(err, ErrHeld) {
+			s.held.note(s.tasks, w.After.ID, limit, s.local)
+		}
+		return nil, fmt.Errorf("taking over task %s: %w", w.After.ID, err)
+	case lagsAlone(err):
+		return nil, fmt.Errorf("taking over task %s: %w", w.After.ID, ErrLags)
 	case err != nil:
 		return nil, explain(err, "taking over task "+w.After.ID)
 	}
 	return &after, nil
+}
+
+// begun are the executions that the write begins.
+func (w *Write) begun() (ids []string) {
+	for i := range w.After.WorkerStates {
+		if _, before := lifecycle.ExecutionOf(w.Before, w.After.WorkerStates[i].ExecID); before == nil {
+			ids = append(ids, w.After.WorkerStates[i].ExecID)
+		}
+	}
+	return ids
 }
 
 // guardOf is the filter of a single guarded write. Index: _id.

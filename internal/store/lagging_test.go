@@ -1,0 +1,207 @@
+package store_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// asRouter makes the answer to hello that of a router.
+func asRouter(answer bson.D) bson.D {
+	router := bson.D{field("msg", "isdbgrid")}
+	for _, e := range answer {
+		if e.Key != "setName" && e.Key != "hosts" && e.Key != "primary" && e.Key != "me" {
+			router = append(router, e)
+		}
+	}
+	return router
+}
+
+// routed has the store believe that it talks to a router, whose answers to updates and inserts are changed.
+func (a *answered) routed(t *testing.T, change func(command string, answer bson.D) bson.D) {
+	t.Helper()
+	a.rewrite(change, func(command string, answer bson.D) bson.D {
+		switch command {
+		case "hello":
+			return asRouter(answer)
+		case "insert", "findAndModify":
+			return change(command, answer)
+		}
+		return answer
+	})
+	require.NoError(t, a.Ready(t.Context()))
+	topology, err := a.Topology(t.Context())
+	require.NoError(t, err)
+	require.True(t, topology.Sharded)
+}
+
+// ranOutEach is what a router answers whose time ended before its shard had an answer: the majority lags, and the
+// primary has carried out all statements.
+func ranOutEach(n int) bson.D {
+	var each bson.A
+	for i := range n {
+		each = append(each, bson.D{field("index", number(i)), field("code", number(50)), field("errmsg", "operation exceeded time limit")})
+	}
+	return bson.D{field("n", number(0)), field("nModified", number(0)), field("writeErrors", each), field("ok", 1.0)}
+}
+
+func TestBehindARouterAMajorityThatLagsHoldsNoTask(t *testing.T) {
+	a := newAnswered(t)
+	a.proxy.Patient()
+	lagging, limited := atomic.Bool{}, 0
+	a.routed(t, func(_ string, answer bson.D) bson.D {
+		if lagging.CompareAndSwap(true, false) {
+			limited++
+			return ranOutEach(int(a.size.Load()))
+		}
+		return answer
+	})
+	claims := a.claims(t, 10)
+	reads := a.proxy.Set(proxy.Rule{Command: "find", Collection: "tasks", Contains: "majority", Times: -1})
+	for _, search := range []time.Duration{0, time.Minute} {
+		t.Run(fmt.Sprint(search), func(t *testing.T) {
+			some := claims[:5]
+			claims = claims[5:]
+			lagging.Store(true)
+			written, err := a.Tasks.Writes(t.Context(), some, search)
+			require.NoError(t, err)
+			for _, w := range written {
+				require.True(t, w.Applied, "%+v", w)
+			}
+
+			var pings []store.Ping
+			for _, c := range some {
+				pings = append(pings, store.Ping{ID: c.After.ID, ExecID: "e", Until: a.Clock.Now().Add(time.Hour)})
+			}
+			lagging.Store(true)
+			lost, err := a.Tasks.Pings(t.Context(), pings, search)
+			require.NoError(t, err)
+			require.Empty(t, lost)
+			for _, p := range pings {
+				require.False(t, p.Missed, p.ID)
+			}
+		})
+	}
+	require.Equal(t, 4, limited)
+	require.Zero(t, reads.Sprung(), "what is read may not be there yet: a command waits until it is")
+}
+
+func TestBehindARouterRecordsAndTasksAreStoredThoughTheMajorityLags(t *testing.T) {
+	a := newAnswered(t)
+	a.proxy.Patient()
+	lagging, n := atomic.Bool{}, 0
+	a.routed(t, func(_ string, answer bson.D) bson.D {
+		if lagging.CompareAndSwap(true, false) {
+			return ranOutEach(n)
+		}
+		return answer
+	})
+	require.NoError(t, a.ReadClock(t.Context()))
+	var tasks []*model.Task
+	for i := range 3 {
+		tasks = append(tasks, lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint("new", i)}, a.Clock.Now()))
+	}
+	n = len(tasks)
+	inserts := a.proxy.Set(proxy.Rule{Command: "insert", Collection: "tasks", Times: -1})
+	lagging.Store(true)
+	exists, err := a.Tasks.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, false, false}, exists)
+	require.False(t, lagging.Load())
+	require.Equal(t, 2, inserts.Sprung(), "the second one waits until a majority has what is there")
+}
+
+// A router that hears from several shards that their majorities lag answers with a code of its own.
+func TestALagOfSeveralShardsIsNoOutage(t *testing.T) {
+	a := newAnswered(t)
+	a.proxy.Patient()
+	var lagging atomic.Bool
+	a.routed(t, func(_ string, answer bson.D) bson.D {
+		if lagging.CompareAndSwap(true, false) {
+			return append(answer, field("writeConcernError", bson.D{field("code", number(64)), field("errmsg", "multiple errors reported")}))
+		}
+		return answer
+	})
+	claims := a.claims(t, 10)
+	before := a.updates.Load()
+	lagging.Store(true)
+	written, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
+	require.NoError(t, err)
+	for _, w := range written {
+		require.True(t, w.Applied)
+	}
+	require.EqualValues(t, 2, a.updates.Load()-before)
+}
+
+// A statement that the server refuses is told beside a majority that lags.
+func TestARefusalBesideAMajorityThatLagsIsTold(t *testing.T) {
+	a := newAnswered(t)
+	a.proxy.Patient()
+	claims := a.claims(t, 2)
+	stale := *claims[0].Before
+	stale.Rev += 5 // so the server writes nothing, and says of it what is below
+	claims[0].Before = &stale
+	tooLarge := field("writeErrors", bson.A{bson.D{field("index", number(0)), field("code", number(17419)), field("errmsg", "too large")}})
+	a.rewrite(func(command string, answer bson.D) bson.D {
+		if answer = append(answer, tooLarge); a.updates.Load() == 1 {
+			return majorityLags(command, answer)
+		}
+		return answer
+	}, nil)
+	written, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
+	require.NoError(t, err)
+	require.Error(t, written[0].Refused)
+	require.True(t, written[1].Applied)
+	require.EqualValues(t, 2, a.updates.Load())
+}
+
+func TestATakeoverWhoseMajorityLagsIsNoOutage(t *testing.T) {
+	for name, answerOf := range map[string]func(bson.D) bson.D{
+		"a replica set": func(answer bson.D) bson.D { return majorityLags("", answer) },
+		"a router": func(bson.D) bson.D {
+			return bson.D{field("ok", 0.0), field("code", number(50)), field("codeName", "MaxTimeMSExpired"), field("errmsg", "operation exceeded time limit")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAnswered(t)
+			a.proxy.Patient()
+			var lagging atomic.Bool
+			change := func(command string, answer bson.D) bson.D {
+				if command == "findAndModify" && lagging.Load() {
+					return answerOf(answer)
+				}
+				return answer
+			}
+			if name == "a router" {
+				a.routed(t, change)
+			} else {
+				a.rewrite(nil, change)
+			}
+			claims := a.claims(t, 1)
+			_, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
+			require.NoError(t, err)
+			now := claims[0].After.WorkerStates[0].PingExpireTime.Add(time.Second)
+			eff := lifecycle.ResolveOptions()
+			expired := lifecycle.Expire(claims[0].After, eff, now, 0)
+			after, no := lifecycle.Claim(expired, lifecycle.Claimant{WorkerID: "w2", ExecID: "e2"}, eff, now)
+			require.Empty(t, no)
+			after.Rev = claims[0].After.Rev + 1 // one write, one rev
+			lagging.Store(true)
+			_, err = a.Tasks.TakeOver(t.Context(), store.Write{Before: claims[0].After, After: after, Lapsed: "e", At: now})
+			require.ErrorIs(t, err, store.ErrLags)
+			require.False(t, store.Away(err), "it is no outage")
+			written, err := a.Tasks.SettleClaim(t.Context(), []store.Write{{Before: claims[0].After, After: after}}, "e2")
+			require.NoError(t, err)
+			require.True(t, written[0].Applied)
+		})
+	}
+}

@@ -160,7 +160,10 @@ func TestANodeOfAFanOutCostsItsTaskItsRecordAndNoCommandOfItsOwn(t *testing.T) {
 // beside is a store whose commands are not counted.
 func (c *counted) beside() *store.Store {
 	c.t.Helper()
-	s, err := store.Open(store.Config{Database: c.db})
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.BehindPatient(c.t).URI()))
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { require.NoError(c.t, client.Disconnect(context.Background())) })
+	s, err := store.Open(store.Config{Database: client.Database(c.db.Name())})
 	require.NoError(c.t, err)
 	require.NoError(c.t, s.Ready(c.t.Context()))
 	require.NoError(c.t, s.FreshClock(c.t.Context()))

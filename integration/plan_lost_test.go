@@ -41,8 +41,8 @@ var planWrites = map[string]proxy.Rule{
 // out does not wait for the next decision, with two participants one of whom fails, with a step that fails
 // until others are late, which are skipped, and of one step.
 func lostPlans() []planCase {
-	apart, once := planOf(2, 4, "", ""), planOf(5, 0, "")
-	apart.spec.PlanTime = time.Now().Add(-3 * time.Second) // so its steps begin after one second and after five
+	apart, once := planOf(2, 8, "", ""), planOf(5, 0, "")
+	apart.spec.PlanTime = time.Now().Add(-7 * time.Second) // so its steps begin after one second and after nine
 	once.spec.PlanType, once.spec.PlanRepet = "none", 0
 	return []planCase{
 		planOf(0, 0, "", "", ""), planOf(1, 0, "", string(tryFails)), apart,

@@ -3,6 +3,7 @@ package limits
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -190,6 +191,7 @@ func TestAPermitThatIsUsedIsLookedAtEverMoreRarely(t *testing.T) {
 			looks++
 			continue
 		}
+		sent = slices.DeleteFunc(sent, func(c bson.Raw) bool { return c.Lookup("find").StringValue() == "control" }) // now and then
 		require.Len(t, sent, 2, "with nothing to look at a round costs a query for the permits and one for the keys")
 	}
 	require.Equal(t, 3, s.taken())

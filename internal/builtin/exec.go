@@ -81,7 +81,7 @@ func (h *execHandler) result(ctx context.Context, a *ExecArgs, cmd *exec.Cmd, ou
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 	case errors.Is(cause, errRunTimeout):
-		return ExecResult{}, fmt.Errorf("%s: timed out after timeout_ms (%d ms)%s", a.Argv[0], a.TimeoutMS, out.excerpt())
+		return ExecResult{}, consumer.TimedOut(fmt.Errorf("%s: still running after timeout_ms (%d ms)%s", a.Argv[0], a.TimeoutMS, out.excerpt()))
 	case cause != nil:
 		return ExecResult{}, fmt.Errorf("%s: ended: %w", a.Argv[0], cause)
 	default:

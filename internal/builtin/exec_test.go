@@ -165,7 +165,7 @@ func TestProgramHasATimeout(t *testing.T) {
 	args := sh("echo working; sleep 600")
 	args["timeout_ms"] = 50
 	_, err := runArgs(t, args)
-	require.EqualError(t, err, "sh: timed out after timeout_ms (50 ms): working")
+	require.EqualError(t, err, "timed out: sh: still running after timeout_ms (50 ms): working")
 }
 
 func TestWhatAProgramLeavesBehindIsEnded(t *testing.T) {

@@ -46,7 +46,7 @@ async function refresh() {
   reading = true;
   try {
     const answer = await fetch(location.href, { headers: { "X-Live": "1" } });
-    if (answer.redirected) { location.reload(); return; }
+    if (answer.redirected) { signedOut(answer.url); return; }
     if (!answer.ok) throw new Error(answer.status);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of $$("[data-part]")) {
@@ -61,7 +61,8 @@ async function refresh() {
       showTimes(part);
       document.dispatchEvent(new CustomEvent("part", { detail: part }));
     }
-    if (!document.body.dataset.live) alive(true);
+    $("#signed-out")?.remove();
+    if (!document.body.dataset.live || source?.readyState === EventSource.OPEN) alive(true);
   } catch { alive(false); } finally {
     reading = false;
     if (again) { again = false; setTimeout(refresh, 500); }
@@ -83,6 +84,21 @@ function keep(old, fresh) {
   $$("details", fresh).forEach((d, i) => { const was = open.get(d.id || i); if (was !== undefined) d.open = was; });
   const chosen = new Set($$("input[type=checkbox]:checked", old).map((c) => c.value));
   for (const c of $$("input[type=checkbox][name=row]", fresh)) c.checked = chosen.has(c.value);
+}
+// A page whose session has ended stays as it is: it may show a token that nobody can read again, or have what somebody
+// is typing.
+function signedOut(signIn) {
+  alive(false);
+  if ($("#signed-out")) return;
+  const note = document.createElement("p"), link = document.createElement("a");
+  note.id = "signed-out";
+  note.className = "card ask";
+  note.setAttribute("role", "alert");
+  link.href = signIn;
+  link.target = "_blank";
+  link.textContent = "Sign in again in another tab";
+  note.append("You are signed out. ", link, "; what you have typed stays here.");
+  $("main").prepend(note);
 }
 function alive(is) {
   const mark = $("#live");

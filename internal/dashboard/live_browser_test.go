@@ -1,0 +1,67 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
+)
+
+// The first token closes the server to the page that shows it.
+func TestATokenStaysShownWhenTheSessionEnds(t *testing.T) {
+	w, b := browse(t)
+	b.visit(w.url + "/ui/access")
+	b.opensDialog("new-token")
+	b.run(chromedp.SendKeys("#token-name", "first"), chromedp.SetValue("#token-role", "admin"), chromedp.Click("#create-token button.primary"), chromedp.WaitVisible("#minted"))
+	token := b.value("#minted-text")
+	require.NotEmpty(t, token)
+	v := w.visitor()
+	v.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	testdb.Eventually(t, "strangers must sign in", func() bool {
+		res, _ := v.send(http.MethodGet, "/access", "")
+		return res.StatusCode == http.StatusSeeOther
+	})
+	b.run(chromedp.Evaluate(`document.dispatchEvent(new Event("visibilitychange"))`, nil))
+	require.Contains(t, b.text("#signed-out"), "You are signed out.")
+	require.Equal(t, token, b.value("#minted-text"))
+	var to string
+	b.run(chromedp.Evaluate(`document.querySelector("#signed-out a").pathname`, &to))
+	require.Equal(t, "/ui/sign-in", to)
+	b.reads()
+	b.awaits(`document.querySelectorAll("#signed-out").length === 1`)
+	b.accessible()
+	b.quiet()
+}
+
+func TestAPageThatPollsSaysWhenItIsStale(t *testing.T) {
+	s, b := stubbed(t, "")
+	s.says("GET /bulk", `{"jobs": []}`)
+	b.visit(s.url + "/bulk")
+	require.Equal(t, "live", b.text("#live"))
+	s.fails("GET /bulk", http.StatusServiceUnavailable, `{"status": 503, "title": "Not available"}`)
+	b.reads()
+	require.Equal(t, "not live", b.text("#live"))
+	s.says("GET /bulk", `{"jobs": []}`)
+	b.reads()
+	require.Equal(t, "live", b.text("#live"))
+	b.heard("status 503")
+	b.quiet()
+}
+
+// A page that follows events and also polls is live again by its stream, not by a read.
+func TestAPageThatFollowsEventsIsLiveByItsStream(t *testing.T) {
+	s, b := stubbed(t, "")
+	s.fails("GET /events", http.StatusServiceUnavailable, `{"status": 503, "title": "Not available"}`)
+	s.says("GET /periodics", `{"rules": []}`)
+	b.visit(s.url + "/periodics")
+	b.awaits(`document.querySelector("#live").textContent === "not live"`)
+	b.reads()
+	require.Equal(t, "not live", b.text("#live"))
+	s.says("GET /events", ": here\n\n")
+	b.awaits(`document.querySelector("#live").textContent === "live"`)
+	b.heard("status 503")
+	b.quiet()
+}

@@ -111,7 +111,7 @@ func TestWhoHasNoTokenSignsInAndComesBackToThePage(t *testing.T) {
 func TestSignInLeadsToPagesOfTheDashboardOnly(t *testing.T) {
 	w := newWorld(t)
 	token := w.token("viewer")
-	for _, to := range []string{"", "https://example.org/", "//example.org/", "/ui//example.org", "/ui/..", "/ui/../\\example.org", "/ui/..%2F%5Cexample.org", "/ui/a\\b", "/api/v1/tasks", "javascript:alert(1)"} {
+	for _, to := range []string{"", "https://example.org/", "//example.org/", "/ui//example.org", "/ui/..", "/ui/../\\example.org", "/ui/..%2F%5Cexample.org", "/ui/a\\b", "/ui/%2e%2e/x", "/ui/a/%2E%2e/%2e./x", "/api/v1/tasks", "javascript:alert(1)"} {
 		v := w.visitor()
 		v.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		res, _ := v.signIn(token, to)
@@ -121,6 +121,17 @@ func TestSignInLeadsToPagesOfTheDashboardOnly(t *testing.T) {
 		require.Empty(t, at.Host, to)
 		require.True(t, strings.HasPrefix(at.Path, "/ui/"), "%s leads to %s", to, at)
 		require.NotContains(t, res.Location, "\\", to)
+	}
+}
+
+func TestSignInLeadsBackToAnIdWithSlashesAndDots(t *testing.T) {
+	w := newWorld(t)
+	token := w.token("viewer")
+	for _, to := range []string{"/ui/tasks/-/t/a%2F%2Fb", "/ui/tasks/-/t/a%2F..%2Fb?generation=1", "/ui/", "/ui/tasks/-/t/%2e%2Eb"} {
+		v := w.visitor()
+		v.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		res, _ := v.signIn(token, to)
+		require.Equal(t, to, res.Location)
 	}
 }
 

@@ -28,13 +28,14 @@ type answer struct {
 	text   string
 }
 
-// stubbed opens a browser and a dashboard below a mount whose API knows who asks, and no more.
+// stubbed opens a browser and a dashboard below a mount, whose API knows who asks and that nothing happens.
 func stubbed(t *testing.T, mount string) (*stub, *browser) {
 	t.Helper()
 	t.Parallel()
 	b := open(t)
 	s := &stub{answers: map[string]answer{}}
 	s.says("GET /me", `{"name": "ann", "role": "admin"}`)
+	s.says("GET /events", ": here\n\n")
 	h := httptest.NewServer(dashboard.New(dashboard.Config{API: http.StripPrefix(mount+"/api/v1", s), Mount: mount}))
 	t.Cleanup(func() {
 		h.CloseClientConnections()

@@ -161,7 +161,8 @@ function bodyOf(form) {
     if (as === "bool") value = true;
     if (as === "list") value = value.split("\n").map((l) => l.trim()).filter(Boolean);
     if (as === "json") {
-      try { value = JSON.parse(value); } catch (e) { throw new FieldError(f, "is no JSON: " + e.message); }
+      try { JSON.parse(value); } catch (e) { throw new FieldError(f, "is no JSON: " + e.message); }
+      value = new Typed(value);
     }
     if (f.name === "") continue;
     if (f.name === ".") { whole = value; continue; }
@@ -171,6 +172,33 @@ function bodyOf(form) {
     into[last] = value;
   }
   return whole === undefined ? body : whole;
+}
+// Typed is JSON as somebody has typed it. JavaScript cannot hold all of its numbers, so it is sent as it is.
+class Typed {
+  constructor(text) { this.text = text; }
+}
+function jsonOf(value) {
+  if (value instanceof Typed) return value.text;
+  if (Array.isArray(value)) return "[" + value.map(jsonOf).join(",") + "]";
+  if (value && typeof value === "object") return "{" + Object.entries(value).map(([name, one]) => JSON.stringify(name) + ":" + jsonOf(one)).join(",") + "}";
+  return JSON.stringify(value);
+}
+// tooLarge reports whether a JSON text has a number that JavaScript cannot hold.
+function tooLarge(text) {
+  const numbers = text.replace(/"(?:[^"\\]|\\.)*"/g, "").match(/\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g) || [];
+  return numbers.some((n) => {
+    const digits = n.replace(/[eE].*/, "").replace(".", "").replace(/^0+/, "");
+    return digits.length > 15 || digits !== "" && (!isFinite(n) || Number(n) === 0);
+  });
+}
+// escaped is the path of an id of n parts: the last one may have slashes.
+function escaped(id, n) {
+  const parts = id.split("/");
+  return [...parts.slice(0, n - 1), parts.slice(n - 1).join("/")].map(encodeURIComponent).join("/");
+}
+// pathTo is the path of a page, such as /tasks/{id:3}: with the field of a document that is an id of three parts.
+function pathTo(path, doc) {
+  return path.replace(/\{(\w+)(?::(\d))?\}/g, (_, name, n) => escaped(String(doc[name]), Number(n || 1)));
 }
 class FieldError extends Error {
   constructor(field, message) { super(message); this.field = field; }
@@ -196,7 +224,7 @@ function errorAt(element, message) {
 }
 // keyFor is the idempotency key of a form's request: a repetition has the same one, another request does not.
 function keyFor(form, body) {
-  const text = typeof body === "string" ? body : JSON.stringify(body);
+  const text = typeof body === "string" ? body : jsonOf(body);
   if (form.dataset.keyOf !== text) {
     form.dataset.keyOf = text;
     form.dataset.key = crypto.randomUUID?.() ?? String(Math.random()).slice(2);
@@ -209,7 +237,7 @@ async function call(what, body, { match, fresh, key } = {}) {
   if (match) headers["If-Match"] = match;
   if (fresh) headers["If-None-Match"] = "*";
   if (key) headers["Idempotency-Key"] = key;
-  const answer = await fetch(api + path, { method, headers, body: method === "GET" || body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body) });
+  const answer = await fetch(api + path, { method, headers, body: method === "GET" || body === undefined ? undefined : typeof body === "string" ? body : jsonOf(body) });
   const text = await answer.text();
   let doc = {};
   try { doc = text ? JSON.parse(text) : {}; } catch { doc = { detail: text }; }
@@ -237,7 +265,7 @@ document.addEventListener("submit", async (event) => {
     $$(".error", form).forEach((e) => e.remove());
     form.dispatchEvent(new CustomEvent("called", { bubbles: true, detail: doc }));
     if (form.dataset.then) {
-      location.href = base + form.dataset.then.replace(/\{(\w+)\}/g, (_, name) => String(doc[name]).split("/").map(encodeURIComponent).join("/"));
+      location.href = base + pathTo(form.dataset.then, doc);
       return;
     }
     toast((form.dataset.said || button.textContent.trim()) + ": done");

@@ -20,7 +20,6 @@ if (eventTable) {
   const most = 500, body = eventTable.tBodies[0], state = document.getElementById("events-state"), button = document.getElementById("events-pause");
   let paused = false, kept = [], asked = false, shown = []; // kept wait to be shown; shown begins with the newest
   const linkTo = (path, text) => { const a = document.createElement("a"); a.href = base + path; a.textContent = text; a.className = "id"; return a; };
-  const escaped = (id, n) => { const parts = id.split("/"); return [...parts.slice(0, n - 1), parts.slice(n - 1).join("/")].map(encodeURIComponent).join("/"); };
   function rowOf(name, doc) {
     const row = document.createElement("tr");
     row.dataset.row = "";

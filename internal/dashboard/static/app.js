@@ -23,19 +23,20 @@ function showTimes(from = document) {
   for (const t of $$("time[datetime]", from)) {
     const at = new Date(t.dateTime);
     if (isNaN(at)) continue;
-    t.textContent = ago(at);
-    t.title = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" }) + "\n" + at.toISOString().replace("T", " ").replace("Z", " UTC");
+    const text = ago(at);
+    if (t.textContent !== text) t.textContent = text; // what is written anew loses its selection
+    t.title ||= at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" }) + "\n" + at.toISOString().replace("T", " ").replace("Z", " UTC");
   }
 }
 const sent = new Map($$("[data-part]").map((part) => [part.dataset.part, part.innerHTML])); // what the server sent last
 showTimes();
 setInterval(showTimes, 1000);
 
-function toast(text) {
+function toast(text, ms = 6000) {
   const p = document.createElement("p");
   p.textContent = text;
   $("#toast").append(p);
-  setTimeout(() => p.remove(), 6000);
+  setTimeout(() => p.remove(), ms);
 }
 
 // Live parts. The page reads itself again, and each element with data-part gets its new content. What somebody has
@@ -52,13 +53,15 @@ async function refresh() {
     for (const part of $$("[data-part]")) {
       const next = $(`[data-part="${part.dataset.part}"]`, fresh);
       if (!next) continue;
-      if ($("dialog[open]", part) || part.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]), textarea, select")) { skipped = true; continue; }
+      if ($("dialog[open], form[data-busy]", part) || part.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]), textarea, select")) { skipped = true; continue; }
       const text = next.innerHTML;
       if (text === sent.get(part.dataset.part)) continue;
       sent.set(part.dataset.part, text);
       keep(part, next);
+      const stay = placesIn(part);
       part.replaceChildren(...next.childNodes);
       showTimes(part);
+      stay();
       document.dispatchEvent(new CustomEvent("part", { detail: part }));
     }
     $("#signed-out")?.remove();
@@ -84,6 +87,30 @@ function keep(old, fresh) {
   $$("details", fresh).forEach((d, i) => { const was = open.get(d.id || i); if (was !== undefined) d.open = was; });
   const chosen = new Set($$("input[type=checkbox]:checked", old).map((c) => c.value));
   for (const c of $$("input[type=checkbox][name=row]", fresh)) c.checked = chosen.has(c.value);
+  for (const e of $$("form[data-call] .error", old)) { // what was refused
+    const form = e.closest("form"), same = $$("form", fresh).find((f) => f.dataset.call === form.dataset.call), before = e.previousElementSibling;
+    if (same) errorAt(before?.name && $(`[name="${CSS.escape(before.name)}"]`, same) || same.lastElementChild, e.textContent);
+    else toast(e.textContent, 20000);
+  }
+}
+// placesIn notes where somebody is in a part: the focus, the row of the keys, how far things are scrolled, what is
+// searched for in a value. The function that it returns brings them there again in the part's new content.
+function placesIn(part) {
+  const focusable = "a[href], button, input, summary, [tabindex]";
+  const nameOf = (e) => [e.tagName, e.id, e.getAttribute("href"), e.closest("form")?.dataset.call, e.getAttribute("aria-label"), e.type === "checkbox" && e.value, e.matches("button, summary") && e.textContent.trim()].join(" ");
+  const like = (e) => $$(focusable, part).filter((other) => nameOf(other) === nameOf(e));
+  const focus = part.contains(document.activeElement) ? document.activeElement : null, nth = focus && like(focus).indexOf(focus);
+  const here = $("tr.here a[href]", part)?.getAttribute("href");
+  const scrolled = $$(".scroll, .tree", part).map((e) => [nameOf(e), e.scrollLeft, e.scrollTop]);
+  return () => {
+    if (focus) { const same = like(focus); (same[nth] ?? same[0])?.focus({ preventScroll: true }); }
+    if (here !== undefined) $$("tr[data-row]", part).find((r) => $("a[href]", r)?.getAttribute("href") === here)?.classList.add("here");
+    for (const f of $$("[data-search]", part)) if (f.value) f.dispatchEvent(new Event("input", { bubbles: true }));
+    for (const e of $$(".scroll, .tree", part)) {
+      const [, left, top] = scrolled.find(([name]) => name === nameOf(e)) ?? [];
+      if (left || top) e.scrollTo(left, top);
+    }
+  };
 }
 // A page whose session has ended stays as it is: it may show a token that nobody can read again, or have what somebody
 // is typing.
@@ -204,6 +231,7 @@ class FieldError extends Error {
   constructor(field, message) { super(message); this.field = field; }
 }
 function showErrors(form, problem) {
+  if (!form.isConnected) toast(problem.detail || problem.title || "the request failed", 20000);
   $$(".error", form).forEach((e) => e.remove());
   const rest = [];
   for (const e of problem.errors || []) {
@@ -256,12 +284,14 @@ document.addEventListener("submit", async (event) => {
     showErrors(form, {}); $$(".error", form).forEach((x) => x.remove()); errorAt(e.field, e.message);
     return;
   }
-  if (form.dataset.confirm && !await confirmed(button.textContent, form.dataset.confirm)) return;
+  form.dataset.busy = ""; // its part stays until it is done
+  if (form.dataset.confirm && !await confirmed(button.textContent, form.dataset.confirm)) { delete form.dataset.busy; catchUp(); return; }
   button.disabled = true;
   try {
     const { ok, doc } = await call(form.dataset.call, body, { match: form.dataset.match, fresh: "fresh" in form.dataset, key: keyFor(form, body) });
     if (!ok) { showErrors(form, doc); return; }
     delete form.dataset.keyOf;
+    delete form.dataset.busy;
     $$(".error", form).forEach((e) => e.remove());
     form.dispatchEvent(new CustomEvent("called", { bubbles: true, detail: doc }));
     if (form.dataset.then) {
@@ -269,15 +299,25 @@ document.addEventListener("submit", async (event) => {
       return;
     }
     toast((form.dataset.said || button.textContent.trim()) + ": done");
+    form.reset();
     form.closest("dialog")?.close();
     await refresh();
-  } catch { showErrors(form, { detail: "the server does not answer; retry" }); } finally { button.disabled = false; }
+  } catch { showErrors(form, { detail: "the server does not answer; retry" }); } finally { button.disabled = false; delete form.dataset.busy; catchUp(); }
 });
 
+// opened shows a dialog as the server sent it: what somebody has left in it is not sent with what comes next.
+function opened(dialog) {
+  for (const form of $$("form", dialog)) {
+    form.reset();
+    $$(".error", form).forEach((e) => e.remove());
+    $$("[aria-invalid]", form).forEach((f) => f.removeAttribute("aria-invalid"));
+  }
+  dialog.showModal();
+}
 // Buttons that show a dialog or an element.
 document.addEventListener("click", (event) => {
   const opener = event.target.closest("[data-opens]");
-  if (opener) { const d = document.getElementById(opener.dataset.opens); if (d instanceof HTMLDialogElement) d.showModal(); else d.hidden = !d.hidden; }
+  if (opener) { const d = document.getElementById(opener.dataset.opens); if (d instanceof HTMLDialogElement) opened(d); else d.hidden = !d.hidden; }
   const closer = event.target.closest("[data-closes]");
   if (closer) closer.closest("dialog").close();
   const copier = event.target.closest("[data-copy]");

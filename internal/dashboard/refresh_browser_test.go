@@ -116,3 +116,17 @@ func TestARefreshKeepsFocusRowScrollAndSearch(t *testing.T) {
 	}
 	b.quiet()
 }
+
+// Over plain HTTP, away from localhost, browsers have no clipboard for pages.
+func TestAValueIsSelectedWhereItCannotBeCopied(t *testing.T) {
+	s, b := stubbed(t, "")
+	s.shownTask("New", `{"to": "ann & bob <ab@example.org>"}`)
+	b.visit(s.url + "/tasks/-/mail/a")
+	b.run(chromedp.Evaluate(`Object.defineProperty(navigator, "clipboard", {value: undefined}); 0`, nil), chromedp.Click("[data-copy]"))
+	b.awaits(`document.activeElement.matches(".source") && getSelection().toString().includes('"ann & bob <ab@example.org>"')`)
+	b.run(chromedp.Evaluate(`document.activeElement.blur()`, nil))
+	b.awaits(`document.querySelector(".source").hidden`)
+	b.fill("#search-Arguments", "ann & bob <")
+	b.awaits(`document.querySelectorAll(".tree li.found").length === 1`)
+	b.quiet()
+}

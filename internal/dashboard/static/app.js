@@ -305,6 +305,20 @@ document.addEventListener("submit", async (event) => {
   } catch { showErrors(form, { detail: "the server does not answer; retry" }); } finally { button.disabled = false; delete form.dataset.busy; catchUp(); }
 });
 
+// copied copies the text of a field. Over plain HTTP browsers do not: then the field is shown, and its text selected.
+async function copied(field) {
+  try {
+    await navigator.clipboard.writeText(field.value);
+    toast("Copied");
+  } catch {
+    if (field.hidden) {
+      field.hidden = false;
+      field.addEventListener("blur", () => { field.hidden = true; }, { once: true });
+    }
+    field.select();
+    toast("Press Ctrl+C: the browser does not allow copying here");
+  }
+}
 // opened shows a dialog as the server sent it: what somebody has left in it is not sent with what comes next.
 function opened(dialog) {
   for (const form of $$("form", dialog)) {
@@ -322,8 +336,7 @@ document.addEventListener("click", (event) => {
   if (closer) closer.closest("dialog").close();
   const copier = event.target.closest("[data-copy]");
   if (copier) {
-    const source = $(".source", copier.closest("details"));
-    navigator.clipboard?.writeText(source.value).then(() => toast("Copied"), () => toast("The browser does not allow it"));
+    copied($(".source", copier.closest("details")));
   }
 });
 

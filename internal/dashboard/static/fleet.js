@@ -8,11 +8,7 @@ document.addEventListener("called", (event) => {
   document.getElementById("minted").hidden = false;
   event.target.reset();
 });
-document.getElementById("minted-copy")?.addEventListener("click", () => {
-  const field = document.getElementById("minted-text");
-  field.select();
-  navigator.clipboard?.writeText(field.value).then(() => toast("Copied"), () => toast("Press Ctrl+C: the browser does not allow it"));
-});
+document.getElementById("minted-copy")?.addEventListener("click", () => copied(document.getElementById("minted-text")));
 
 // The live list of events: the last 500 of them. While it is paused, what happens is kept, and shown later.
 const eventTable = document.getElementById("events");

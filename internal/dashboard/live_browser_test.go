@@ -65,3 +65,25 @@ func TestAPageThatFollowsEventsIsLiveByItsStream(t *testing.T) {
 	b.heard("status 503")
 	b.quiet()
 }
+
+func TestEventsThatAreRefusedAreAskedForAgain(t *testing.T) {
+	s, b := stubbed(t, "")
+	s.fails("GET /events", http.StatusServiceUnavailable, `{"status": 503, "title": "Not available", "detail": "change streams are not available."}`)
+	b.visit(s.url + "/events")
+	b.awaits(`document.querySelector("#events-none").textContent === "Events cannot be followed: change streams are not available. Trying again every 10 s."`)
+	require.Equal(t, "not live", b.text("#events-state"))
+	b.accessible()
+	s.says("GET /events", "event: sent\ndata: {\"kind\": \"sent\", \"task_id\": \"-/mail/a//b\", \"status\": \"New\"}\n\n")
+	b.awaits(`document.querySelector("#events tbody a")?.getAttribute("href") === "/ui/tasks/-/mail/a%2F%2Fb"`)
+	require.Equal(t, "live", b.text("#events-state"))
+	b.awaits(`document.querySelector("#events-none").hidden && document.querySelector("#events-none").textContent.startsWith("Nothing has happened")`)
+	b.heard("status 503")
+	b.quiet()
+}
+
+// Whether streams of events are there or not, the list of tasks is not older than a quarter of a minute.
+func TestTheListOfTasksIsReadAgainWithoutEvents(t *testing.T) {
+	w := newWorld(t)
+	_, text := w.page("/tasks")
+	require.Contains(t, text, `data-poll="15"`)
+}

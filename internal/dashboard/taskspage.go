@@ -46,7 +46,7 @@ func (v *visit) tasks() error {
 	if q.Get("key") != "" && (q.Get("tenant") == "" || q.Get("type") == "") {
 		looks = "100 pairs of a tenant and a type, 10,000 tasks that the server looked at, or 8 MiB"
 	}
-	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Data: document{
+	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Poll: 15, Data: document{
 		"tasks": list(doc["tasks"]), "next": doc["next"], "cut": text(doc["next"]) != "" && len(list(doc["tasks"])) < perPage, "looks": looks, "unreadable": list(doc["unreadable"]), "statuses": lifecycle.Statuses, "status": q["status"], "args": args, "filter": filter, "all": len(filter) == 0,
 	}})
 	return nil

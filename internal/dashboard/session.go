@@ -76,6 +76,14 @@ func (v *visit) chosenTenant() string {
 	return cmp.Or(v.r.URL.Query().Get("tenant"), v.r.PathValue("tenant"))
 }
 
+// ofChosen is the query of a page that keeps the chosen tenant.
+func (v *visit) ofChosen(q url.Values) url.Values {
+	if tenant := v.chosenTenant(); tenant != "" {
+		q.Set("tenant", tenant)
+	}
+	return q
+}
+
 // tokenOf is the token of a request's cookie.
 func tokenOf(r *http.Request) string {
 	c, err := r.Cookie(cookie)

@@ -87,3 +87,31 @@ func TestTheListOfTasksIsReadAgainWithoutEvents(t *testing.T) {
 	_, text := w.page("/tasks")
 	require.Contains(t, text, `data-poll="15"`)
 }
+
+// A page that is signed out does not use up the failed sign-ins of its address. It goes on when somebody comes back.
+func TestAPageThatIsSignedOutAsksForNothing(t *testing.T) {
+	s, b := stubbed(t, "")
+	s.says("GET /periodics", `{"rules": []}`)
+	b.visit(s.url + "/periodics")
+	b.awaits(`source?.readyState === EventSource.OPEN`)
+	for _, request := range []string{"GET /me", "GET /events"} {
+		s.fails(request, http.StatusUnauthorized, `{"status": 401, "title": "Unauthorized"}`)
+	}
+	b.reads()
+	b.awaits(`document.querySelector("#signed-out") && document.querySelector("#live").textContent === "not live"`)
+	b.run(chromedp.Evaluate(`listen(); poll(); 0`, nil))
+	b.awaits(`source === null && !reading`)
+	s.says("GET /me", `{"name": "ann", "role": "admin"}`)
+	s.says("GET /events", ": here\n\n")
+	b.run(chromedp.Evaluate(`dispatchEvent(new Event("focus"))`, nil))
+	b.awaits(`!document.querySelector("#signed-out") && document.querySelector("#live").textContent === "live"`)
+
+	s.fails("GET /events", http.StatusUnauthorized, `{"status": 401, "title": "Unauthorized"}`)
+	b.visit(s.url + "/events?type=a%26b")
+	b.awaits(`document.querySelector("#signed-out a")?.getAttribute("href") === "/ui/sign-in?to=%2Fui%2Fevents%3Ftype%3Da%2526b"`)
+	s.says("GET /events", "event: sent\ndata: {\"id\": \"x\"}\n\n")
+	b.run(chromedp.Evaluate(`dispatchEvent(new Event("focus"))`, nil))
+	b.awaits(`!document.querySelector("#signed-out") && document.querySelector("#events tbody tr")`)
+	b.heard("status 401")
+	b.quiet()
+}

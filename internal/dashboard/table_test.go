@@ -47,7 +47,9 @@ func TestTheNextPageFollowsThoughItsBeginHasLeftTheList(t *testing.T) {
 }
 
 func TestJSONIsShownWithItsSigns(t *testing.T) {
-	require.Equal(t, "{\n  \"a&b\": \"<i>\"\n}", indented(document{"a&b": "<i>"}))
-	require.Equal(t, `{"a&b":"<i>"}`, cell(document{"a&b": "<i>"}))
+	for _, text := range []string{indented(document{"a&b": "<i>"}), cell(document{"a&b": "<i>"})} {
+		require.Contains(t, text, `"a&b":`)
+		require.Contains(t, text, `"<i>"`)
+	}
 	require.Equal(t, "a & b", treeOf([]any{"a & b"})[0].Text[1:6])
 }

@@ -64,7 +64,11 @@ async function refresh() {
       stay();
       document.dispatchEvent(new CustomEvent("part", { detail: part }));
     }
-    $("#signed-out")?.remove();
+    if ($("#signed-out")) {
+      $("#signed-out").remove();
+      listen();
+      document.dispatchEvent(new Event("signed-in"));
+    }
     if (!document.body.dataset.live || source?.readyState === EventSource.OPEN) alive(true);
   } catch { alive(false); } finally {
     reading = false;
@@ -113,9 +117,11 @@ function placesIn(part) {
   };
 }
 // A page whose session has ended stays as it is: it may show a token that nobody can read again, or have what somebody
-// is typing.
+// is typing. It asks for nothing until somebody comes back to it: the server would count that as failed sign-ins.
 function signedOut(signIn) {
   alive(false);
+  source?.close();
+  source = null;
   if ($("#signed-out")) return;
   const note = document.createElement("p"), link = document.createElement("a");
   note.id = "signed-out";
@@ -138,7 +144,7 @@ function alive(is) {
 let source = null, retry = 0;
 function listen() {
   clearTimeout(retry);
-  if (!document.body.dataset.live || document.hidden || source) return;
+  if (!document.body.dataset.live || document.hidden || source || $("#signed-out")) return;
   source = new EventSource(document.body.dataset.live);
   source.onmessage = refresh;
   source.onopen = () => { alive(true); refresh(); };
@@ -150,10 +156,12 @@ function listen() {
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) { source?.close(); source = null; alive(false); } else { listen(); refresh(); }
 });
+addEventListener("focus", () => { if ($("#signed-out")) refresh(); });
 addEventListener("pagehide", () => { source?.close(); source = null; });
 addEventListener("pageshow", listen);
 listen();
-if (document.body.dataset.poll) setInterval(() => { if (!document.hidden) refresh(); }, 1000 * document.body.dataset.poll);
+function poll() { if (!document.hidden && !$("#signed-out")) refresh(); }
+if (document.body.dataset.poll) setInterval(poll, 1000 * document.body.dataset.poll);
 
 // Dark or light.
 $("#theme").addEventListener("click", () => {
@@ -319,19 +327,19 @@ async function copied(field) {
     toast("Press Ctrl+C: the browser does not allow copying here");
   }
 }
-// opened shows a dialog as the server sent it: what somebody has left in it is not sent with what comes next.
-function opened(dialog) {
+// emptied has a dialog as the server sent it: what somebody has left in it is not sent with what comes next.
+function emptied(dialog) {
   for (const form of $$("form", dialog)) {
     form.reset();
     $$(".error", form).forEach((e) => e.remove());
     $$("[aria-invalid]", form).forEach((f) => f.removeAttribute("aria-invalid"));
   }
-  dialog.showModal();
 }
+document.addEventListener("close", (event) => emptied(event.target), true);
 // Buttons that show a dialog or an element.
 document.addEventListener("click", (event) => {
   const opener = event.target.closest("[data-opens]");
-  if (opener) { const d = document.getElementById(opener.dataset.opens); if (d instanceof HTMLDialogElement) opened(d); else d.hidden = !d.hidden; }
+  if (opener) { const d = document.getElementById(opener.dataset.opens); if (d instanceof HTMLDialogElement) { emptied(d); d.showModal(); } else d.hidden = !d.hidden; }
   const closer = event.target.closest("[data-closes]");
   if (closer) closer.closest("dialog").close();
   const copier = event.target.closest("[data-copy]");

@@ -50,8 +50,12 @@ if (eventTable) {
     const request = new AbortController();
     try {
       const answer = await fetch(eventTable.dataset.stream, { signal: request.signal });
-      if (answer.status === 401) why = "you are signed out: sign in again in another tab";
-      else if (!answer.ok) { const problem = await answer.json(); why = problem.detail || problem.title; }
+      if (answer.status === 401) {
+        signedOut(base + "/sign-in?to=" + encodeURIComponent("/ui" + location.pathname.slice(base.length) + location.search));
+        document.addEventListener("signed-in", listen, { once: true });
+        return;
+      }
+      if (!answer.ok) { const problem = await answer.json(); why = problem.detail || problem.title; }
       else why = "";
     } catch { /* no answer, or none of the API */ }
     request.abort();

@@ -9,8 +9,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/server"
 )
@@ -111,7 +113,7 @@ func TestWhoHasNoTokenSignsInAndComesBackToThePage(t *testing.T) {
 func TestSignInLeadsToPagesOfTheDashboardOnly(t *testing.T) {
 	w := newWorld(t)
 	token := w.token("viewer")
-	for _, to := range []string{"", "https://example.org/", "//example.org/", "/ui//example.org", "/ui/..", "/ui/../\\example.org", "/ui/..%2F%5Cexample.org", "/ui/a\\b", "/api/v1/tasks", "javascript:alert(1)"} {
+	for _, to := range []string{"", "https://example.org/", "//example.org/", "/ui//example.org", "/ui/..", "/ui/../\\example.org", "/ui/..%2F%5Cexample.org", "/ui/a\\b", "/ui/%2e%2e/x", "/ui/a/%2E%2e/%2e./x", "/api/v1/tasks", "javascript:alert(1)"} {
 		v := w.visitor()
 		v.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		res, _ := v.signIn(token, to)
@@ -121,6 +123,17 @@ func TestSignInLeadsToPagesOfTheDashboardOnly(t *testing.T) {
 		require.Empty(t, at.Host, to)
 		require.True(t, strings.HasPrefix(at.Path, "/ui/"), "%s leads to %s", to, at)
 		require.NotContains(t, res.Location, "\\", to)
+	}
+}
+
+func TestSignInLeadsBackToAnIdWithSlashesAndDots(t *testing.T) {
+	w := newWorld(t)
+	token := w.token("viewer")
+	for _, to := range []string{"/ui/tasks/-/t/a%2F%2Fb", "/ui/tasks/-/t/a%2F..%2Fb?generation=1", "/ui/", "/ui/tasks/-/t/%2e%2Eb"} {
+		v := w.visitor()
+		v.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		res, _ := v.signIn(token, to)
+		require.Equal(t, to, res.Location)
 	}
 }
 
@@ -170,10 +183,17 @@ func TestATokenOfATenantSeesNothingOfOthers(t *testing.T) {
 	require.Equal(t, 1, strings.Count(text, "\n"), text)
 }
 
+// listLinks are the links to lists and to the overview.
+var listLinks = regexp.MustCompile(`href="((?:/ui/(?:|tasks|bulk|periodics|runs|flows|plans|waiting|events|audit))?(?:\?[^"]*)?)"`)
+
 func TestATokenOfSeveralTenantsSeesOneAfterTheOther(t *testing.T) {
 	w := newWorld(t)
 	for _, tenant := range []string{"acme", "blue"} {
 		w.call(http.MethodPost, "/tasks", map[string]any{"type": "mail", "key": "of-" + tenant, "tenant": tenant})
+		for status, typ := range map[string]string{"Pending": "mail", "Failure": "mscheduler.callback"} {
+			_, err := w.db.Collection("tasks").InsertOne(t.Context(), bson.D{{Key: "_id", Value: tenant + "/" + typ + "/" + status}, {Key: "tenant", Value: tenant}, {Key: "type", Value: typ}, {Key: "key", Value: status}, {Key: "status", Value: status}, {Key: "rev", Value: int64(1)}, {Key: "finished_at", Value: time.Now()}})
+			require.NoError(t, err)
+		}
 	}
 	token := w.token("viewer", "acme", "blue")
 	v := w.closed().visitor()
@@ -186,18 +206,26 @@ func TestATokenOfSeveralTenantsSeesOneAfterTheOther(t *testing.T) {
 		require.Equal(t, http.StatusOK, res.StatusCode)
 		_, text = v.send(http.MethodGet, "/download/tasks.csv"+query, "")
 		require.Contains(t, text, want)
-		for _, page := range []string{"/bulk", "/periodics", "/runs", "/flows", "/plans", "/waiting", "/events"} {
+		for _, page := range []string{"/", "/tasks", "/bulk", "/periodics", "/runs", "/flows", "/plans", "/waiting", "/events", "/find"} {
 			res, text := v.send(http.MethodGet, page+query, "")
 			require.Equal(t, http.StatusOK, res.StatusCode, "%s: %s", page, text)
 			if query != "" {
 				require.Contains(t, text, `<a href="/ui/tasks?tenant=blue"`, "%s: the navigation keeps the tenant", page)
+				_, main, _ := strings.Cut(text, "<main")
+				for _, link := range listLinks.FindAllStringSubmatch(main, -1) {
+					require.Contains(t, link[1], "tenant=blue", "%s: links to lists keep the tenant", page)
+				}
 			}
 			for _, live := range regexp.MustCompile(`data-live="[^"]*"`).FindAllString(text, -1) {
 				require.Contains(t, live, "tenant="+strings.TrimPrefix(want, "of-"), "%s follows what it shows", page)
 			}
 		}
 	}
-	_, text := v.send(http.MethodGet, "/tasks/blue/mail/of-blue", "")
+	_, text := v.send(http.MethodGet, "/?tenant=blue", "")
+	for _, need := range []string{`href="/ui/tasks?status=Pending&amp;tenant=blue"`, `href="/ui/tasks?status=Failure&amp;tenant=blue&amp;type=mscheduler.callback"`} {
+		require.Contains(t, text, need)
+	}
+	_, text = v.send(http.MethodGet, "/tasks/blue/mail/of-blue", "")
 	require.Contains(t, text, `<a href="/ui/flows?tenant=blue"`, "the tenant of what the page is about")
 }
 

@@ -166,7 +166,7 @@ func throughput(id string, c *charts, slots []any) *chart {
 }
 
 // quantiles are what the lines of durations show.
-var quantiles = []struct{ field, look, words string }{{"p50", "half", "half of them at most"}, {"p95", "most", "95 % of them at most"}}
+var quantiles = []struct{ field, look, words string }{{"p50", "half", "median"}, {"p95", "most", "95th percentile"}}
 
 // durations draws a median and a 95th percentile, on a scale on which each line up is a few times as long.
 func durations(id, title, what, field string, c *charts, slots []any) *chart {
@@ -199,7 +199,7 @@ func durations(id, title, what, field string, c *charts, slots []any) *chart {
 			for k, q := range quantiles {
 				paths[k] = append(paths[k], dot{round(x + width/2), scaled(integer(d[q.field]), scale)})
 			}
-			words += fmt.Sprintf("of %s half at most %s, 95 %% at most %s", number(d["count"]), duration(d["p50"]), duration(d["p95"]))
+			words += fmt.Sprintf("%s, median %s, 95th percentile %s", number(d["count"]), duration(d["p50"]), duration(d["p95"]))
 		}
 		out.Slots = append(out.Slots, bar{X: round(x), Width: round(width), Height: chartBottom, Title: words})
 	}
@@ -216,7 +216,7 @@ func durations(id, title, what, field string, c *charts, slots []any) *chart {
 	out.Lines = lines
 	out.Words = fmt.Sprintf("%s, in the last %s by %s. There was none.", what, c.Window, c.Slot)
 	if sum != nil {
-		out.Words = fmt.Sprintf("%s, in the last %s by %s. Of %s, half took at most %s, 95 %% at most %s, and none more than %s.",
+		out.Words = fmt.Sprintf("%s, in the last %s by %s. Of %s, the median is %s, the 95th percentile %s and the longest %s.",
 			what, c.Window, c.Slot, number(sum["count"]), duration(sum["p50"]), duration(sum["p95"]), duration(sum["max"]))
 	}
 	return out

@@ -102,7 +102,7 @@ func TestChartsShowWhatProcessesHaveRecorded(t *testing.T) {
 	for _, path := range []string{"/", "/?window=day", "/?window=week"} {
 		_, text := w.page(path)
 		for _, words := range []string{
-			"1,234 succeeded", "2 failed", "3 released or cancelled", "1,239 in all, 2 of them failed", "half of them at most", "The same as numbers",
+			"1,234 succeeded", "2 failed", "3 released or cancelled", "1,239 in all, 2 of them failed", "median", "95th percentile", "The same as numbers",
 			"tick of the last hour came more than 10 s late, by up to 30.0 s", "5 executions in the last ", ", 2 failed",
 		} {
 			require.Contains(t, text, words, path)

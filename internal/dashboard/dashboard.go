@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 
 	"github.com/rs/zerolog"
@@ -109,7 +110,18 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, d.config.Mount+base+"/", http.StatusFound)
 		return
 	}
+	if whole := r.URL.EscapedPath(); path.Clean(whole) != strings.TrimSuffix(whole, "/") && whole != "/" {
+		http.Redirect(w, r, path.Clean(whole)+queryText(r.URL), http.StatusMovedPermanently) // the mux would leave out the mount
+		return
+	}
 	http.StripPrefix(d.config.Mount, d.mux).ServeHTTP(w, r)
+}
+
+func queryText(u *url.URL) string {
+	if u.RawQuery == "" {
+		return ""
+	}
+	return "?" + u.RawQuery
 }
 
 // visit is one request for a page.

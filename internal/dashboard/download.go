@@ -100,8 +100,7 @@ func cell(v any) string {
 	var s string
 	switch v.(type) {
 	case map[string]any, []any:
-		out, _ := json.Marshal(v) //nolint:errchkjson // it was decoded from JSON
-		s = string(out)
+		s = written(v, "")
 	default:
 		s = text(v)
 	}

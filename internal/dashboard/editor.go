@@ -11,7 +11,7 @@ import (
 // editor is a page on which people write a document, as a form and as YAML side by side, and send it to an operation.
 type editor struct {
 	Call       string // METHOD /path of the operation
-	Then       string // the page to go to, with fields of the answer: /tasks/{id}
+	Then       string // the page to go to, with fields of the answer: /tasks/{id:3}, an id of three parts
 	Match      string // If-Match
 	Fresh      bool   // the thing must not exist yet: If-None-Match: *
 	Label      string // of the button; "" = the viewer may only look at the preview

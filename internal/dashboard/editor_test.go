@@ -2,10 +2,15 @@ package dashboard_test
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/dashboard"
 )
 
 // A first task is made by the form and the YAML beside it, and errors of the API are at their fields.
@@ -24,7 +29,7 @@ func TestATaskIsSentByFormAndYAML(t *testing.T) {
 	b.fill("#source", "type: mail\nkey: a b/c\nargs: {to: ann, n: [1, 2]}\npriority: 3\n")
 	b.awaits(`document.getElementById("f-key").value === "a b/c"`)
 	b.run(chromedp.Click("form#editor button.primary"))
-	b.awaits(`location.pathname === "/ui/tasks/-/mail/a%20b/c"`)
+	b.awaits(`location.pathname === "/ui/tasks/-/mail/a%20b%2Fc"`)
 	task := w.call(http.MethodGet, "/tasks/-/mail/a%20b%2Fc", nil)
 	require.EqualValues(t, 3, task["priority"])
 	require.Equal(t, map[string]any{"to": "ann", "n": []any{1.0, 2.0}}, task["args"])
@@ -70,4 +75,65 @@ func TestARuleIsEditedAfterADryRun(t *testing.T) {
 	b.awaits(`location.pathname === "/ui/periodics/-/night%20ly"`)
 	require.Contains(t, w.call(http.MethodGet, "/periodics/-/night%20ly", nil)["cron"], "15 4 * * *")
 	b.quiet()
+}
+
+// A number that JavaScript cannot hold is sent as it was typed.
+func TestArgumentsAreEditedDigitByDigit(t *testing.T) {
+	s, b := stubbed(t, "")
+	s.says("GET /tasks/-/mail/a", `{"id": "-/mail/a", "type": "mail", "status": "New", "args": {"id": 9007199254740993, "to": "ann"}}`)
+	s.says("GET /tasks/-/mail/a/lives", `{"tasks": []}`)
+	s.says("PATCH /tasks/-/mail/a", `{}`)
+	b.visit(s.url + "/tasks/-/mail/a")
+	b.opensDialog("edit")
+	b.fill("#edit-args", `{"id": 9007199254740993, "to": "bob", "most": 1e400, "dq": "\""}`)
+	b.fill("#edit-priority", "7")
+	b.run(chromedp.Click("#edit button.primary"))
+	b.awaits(`!document.querySelector("#edit").open`)
+	require.Equal(t, []string{`PATCH /tasks/-/mail/a {"priority":7,"args":{"id": 9007199254740993, "to": "bob", "most": 1e400, "dq": "\""}}`}, s.changes())
+	b.opensDialog("edit")
+	b.fill("#edit-args", `{"id": 1`)
+	b.run(chromedp.Click("#edit button.primary"))
+	require.Contains(t, b.text("#edit-args + .error"), "is no JSON")
+	require.Len(t, s.changes(), 1)
+	for text, want := range map[string]bool{
+		`[123456789012345, 0.000000000000000001, 1e300, "9007199254740993", "\"1e400", 0e9]`: false,
+		`{"a": 9007199254740993}`: true, `[1e400]`: true, `-1e-400`: true, `0.12345678901234567`: true, `"\\", 1234567890123456`: true,
+	} {
+		var is bool
+		b.run(chromedp.Evaluate("tooLarge("+strconv.Quote(text)+")", &is))
+		require.Equal(t, want, is, text)
+	}
+	b.quiet()
+}
+
+// Slashes and dots in the last part of an id are part of it.
+func TestWhatIsSentIsShownWhateverItsKey(t *testing.T) {
+	for _, mount := range []string{"", "/scheduler"} {
+		t.Run("below "+mount, func(t *testing.T) {
+			s, b := stubbed(t, mount)
+			s.says("GET /workers", `{"workers": []}`)
+			for _, key := range []string{"https://e.org/x", "a/../b", "./c"} {
+				id := "-/mail/" + key
+				at := "/tasks/-/mail/" + url.PathEscape(key)
+				s.says("POST /tasks", `{"id": "`+id+`"}`)
+				s.says("GET "+at, `{"id": "`+id+`", "type": "mail", "key": "`+key+`", "status": "New"}`)
+				s.says("GET "+at+"/lives", `{"tasks": []}`)
+				b.visit(s.url + "/tasks/new?type=mail")
+				b.awaits(`document.getElementById("f-type").value === "mail"`)
+				b.run(chromedp.Click("form#editor button.primary"))
+				b.awaits(`location.pathname.includes("/tasks/-/") && document.querySelector("h1")?.textContent === "` + id + `"`)
+			}
+			b.quiet()
+		})
+	}
+}
+
+func TestAPathThatIsNotCleanStaysBelowTheMount(t *testing.T) {
+	d := dashboard.New(dashboard.Config{API: answers{}, Mount: "/scheduler"})
+	for from, to := range map[string]string{"/scheduler/ui/tasks//x?a=%2F": "/scheduler/ui/tasks/x?a=%2F", "/scheduler/ui/./tasks": "/scheduler/ui/tasks", "/scheduler/ui/a%2F%2Fb//c/": "/scheduler/ui/a%2F%2Fb/c"} {
+		r := httptest.NewRecorder()
+		d.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, from, nil))
+		require.Equal(t, http.StatusMovedPermanently, r.Code, from)
+		require.Equal(t, to, r.Header().Get("Location"))
+	}
 }

@@ -51,7 +51,7 @@ func (v *visit) exactly(q string) (path string, err error) {
 	if len(parts) == 1 {
 		doc, err := v.get("/tasks", v.ofTenant(url.Values{"type": {q}, "limit": {"1"}}))
 		if len(list(doc["tasks"])) > 0 {
-			path = "/tasks?type=" + url.QueryEscape(q)
+			path = "/tasks?" + v.ofChosen(url.Values{"type": {q}}).Encode()
 		}
 		return path, unlessRefused(err)
 	}

@@ -150,7 +150,7 @@ nodes:
 	b.fill("#f-args", `{"amount": 12}`)
 	b.awaits(`document.getElementById("source").value.includes("amount: 12")`)
 	b.run(chromedp.Click("form#editor button.primary"))
-	b.awaits(`location.pathname === "/ui/flows/-/order/8"`)
+	b.awaits(`location.pathname === "/ui/flows/-/order%2F8"`)
 	w.awaitNode("/flows/-/order%2F8", "approve", "PENDING")
 
 	b.quiet()

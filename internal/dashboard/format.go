@@ -170,7 +170,7 @@ func clockError(ms any) string {
 	case n < 0:
 		return duration(-n) + " behind the database's"
 	default:
-		return "as the database's"
+		return "same as the database's"
 	}
 }
 
@@ -223,11 +223,19 @@ func between(from, to string) string {
 
 // indented is a value as JSON.
 func indented(v any) string {
-	out, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
+	return written(v, "  ")
+}
+
+// written is a value as JSON with < > and & as they are: templates escape them, and people search for them.
+func written(v any, indent string) string {
+	var out strings.Builder
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", indent)
+	if err := encoder.Encode(v); err != nil {
 		return err.Error()
 	}
-	return string(out)
+	return strings.TrimSuffix(out.String(), "\n")
 }
 
 // short is a long text with its middle left out.

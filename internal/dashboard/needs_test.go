@@ -30,7 +30,7 @@ func TestTheOverviewNamesDeadWorkers(t *testing.T) {
 	_, text = w.page("/workers?state=dead")
 	require.Contains(t, text, `href="/ui/workers/lost"`)
 	_, text = w.page("/workers/lost")
-	require.Contains(t, text, "Not heard of since")
+	require.Contains(t, text, `<b>Last heard of <time`)
 }
 
 func TestListsNameWhatCannotBeRead(t *testing.T) {

@@ -47,7 +47,7 @@ func (v *visit) newTask() error {
 		return err
 	}
 	e := editor{
-		Call: "POST /tasks", Then: "/tasks/{id}", Label: "Send", Idempotent: true, Text: text,
+		Call: "POST /tasks", Then: "/tasks/{id:3}", Label: "Send", Idempotent: true, Text: text,
 		Fields: []field{
 			{Name: "type", Label: "Type", Help: "which handler runs it", Required: true, Suggested: types},
 			{Name: "key", Label: "Key", Help: "at most one task per key; generated if empty"},
@@ -133,7 +133,7 @@ func (v *visit) newRule() error {
 		return err
 	}
 	return v.edit("Make a periodic rule", "Periodic", editor{
-		Call: "POST /periodics", Then: "/periodics/{living}", Label: "Make the rule", Preview: dryRun, Idempotent: true, Text: "cron: 0 3 * * *\ntimezone: UTC\nenabled: true\n",
+		Call: "POST /periodics", Then: "/periodics/{living:2}", Label: "Make the rule", Preview: dryRun, Idempotent: true, Text: "cron: 0 3 * * *\ntimezone: UTC\nenabled: true\n",
 		Fields: append([]field{{Name: "name", Label: "Name", Required: true}, {Name: "tenant", Label: "Tenant"}}, ruleFields...),
 	})
 }
@@ -183,7 +183,7 @@ func (v *visit) newFlow() error {
 		label = "Start"
 	}
 	return v.edit("New flow", "Flows", editor{
-		Call: "POST /flows", Then: "/flows/{id}", Label: label, Preview: "POST /flows/validate?picture=svg", Draws: true, Idempotent: true, Text: firstFlow,
+		Call: "POST /flows", Then: "/flows/{id:2}", Label: label, Preview: "POST /flows/validate?picture=svg", Draws: true, Idempotent: true, Text: firstFlow,
 		Fields: []field{
 			{Name: "key", Label: "Key", Help: "at most one flow per key; generated if empty"},
 			{Name: "args", Label: "Arguments", Help: "JSON; nodes refer to them by $arg", As: "json"},
@@ -205,7 +205,7 @@ func (v *visit) newPlan() error {
 		}
 	}
 	return v.edit("Publish a plan", "Plans", editor{
-		Call: "POST /plans", Then: "/plans/{id}", Label: "Publish", Preview: "POST /plans/preview", Idempotent: true, Text: text,
+		Call: "POST /plans", Then: "/plans/{id:2}", Label: "Publish", Preview: "POST /plans/preview", Idempotent: true, Text: text,
 		Fields: []field{
 			{Name: "plan_id", Label: "Plan id", Help: "generated if empty"},
 			{Name: "station", Label: "Station", Help: "the type of the tasks of its steps", Required: true},

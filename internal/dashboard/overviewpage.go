@@ -183,14 +183,14 @@ func (v *visit) needs() ([]need, error) {
 	var out []need
 	for _, ask := range []struct {
 		path, field, class, one, many, page string
-		query                               url.Values
+		shows, query                        url.Values // of the page, and of the list
 	}{
-		{"/tasks", "tasks", "ask", "task waits for a decision", "tasks wait for a decision", "/tasks?status=Pending", url.Values{"status": {"Pending"}}},
-		{"/tasks", "tasks", "bad", "task failed for good", "tasks failed for good", "/tasks?status=Failure", url.Values{"status": {"Failure"}}},
-		{"/flows", "flows", "ask", "flow waits for somebody", "flows wait for somebody", "/waiting", url.Values{"status": {"PENDING"}}},
-		{"/runs", "runs", "bad", "run of a rule failed within a day", "runs of rules failed within a day", "/runs?status=FAILED,TIMEOUT,FAILED_TIMEOUT", url.Values{"status": {"FAILED,TIMEOUT,FAILED_TIMEOUT"}, "from": {v.d.clock.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)}}},
-		{"/tasks", "tasks", "bad", "delivery of a callback failed", "deliveries of callbacks failed", "/tasks?type=mscheduler.callback&status=Failure", url.Values{"type": {"mscheduler.callback"}, "status": {"Failure"}}},
-		{"/workers", "workers", "bad", "worker is dead", "workers are dead", "/workers?state=dead", url.Values{"state": {"dead"}}},
+		{"/tasks", "tasks", "ask", "task waits for a decision", "tasks wait for a decision", "/tasks", url.Values{"status": {"Pending"}}, url.Values{"status": {"Pending"}}},
+		{"/tasks", "tasks", "bad", "task failed for good", "tasks failed for good", "/tasks", url.Values{"status": {"Failure"}}, url.Values{"status": {"Failure"}}},
+		{"/flows", "flows", "ask", "flow waits for somebody", "flows wait for somebody", "/waiting", url.Values{}, url.Values{"status": {"PENDING"}}},
+		{"/runs", "runs", "bad", "run of a rule failed within a day", "runs of rules failed within a day", "/runs", url.Values{"status": {failedRuns}}, url.Values{"status": {failedRuns}, "from": {v.d.clock.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339)}}},
+		{"/tasks", "tasks", "bad", "delivery of a callback failed", "deliveries of callbacks failed", "/tasks", url.Values{"type": {"mscheduler.callback"}, "status": {"Failure"}}, url.Values{"type": {"mscheduler.callback"}, "status": {"Failure"}}},
+		{"/workers", "workers", "bad", "worker is dead", "workers are dead", "/workers", url.Values{"state": {"dead"}}, url.Values{"state": {"dead"}}},
 	} {
 		if ask.path == "/workers" && v.who.Tenants != nil {
 			continue // they belong to no tenant
@@ -202,7 +202,7 @@ func (v *visit) needs() ([]need, error) {
 		}
 		n := int64(len(list(doc[ask.field])))
 		more := text(doc["next"]) != "" // the API stops after the first that it looked at, whether they match or not
-		found := need{Class: ask.class, Count: number(n), What: ask.many, URL: v.d.config.Mount + base + ask.page}
+		found := need{Class: ask.class, Count: number(n), What: ask.many, URL: v.at(ask.page, v.ofChosen(ask.shows))}
 		switch {
 		case n == 0 && !more:
 			continue

@@ -10,9 +10,12 @@ import (
 // choice is an entry of a filter.
 type choice struct{ Name, Value string }
 
+// failedRuns are the states of runs that have failed.
+const failedRuns = "FAILED,TIMEOUT,FAILED_TIMEOUT"
+
 // statusChoices are the states of runs that people look for.
 var statusChoices = []choice{
-	{"any", ""}, {"failed", "FAILED,TIMEOUT,FAILED_TIMEOUT"}, {"waiting or running", "SCHEDULED,QUEUED,RUNNING,WAITING_CALLBACK"},
+	{"any", ""}, {"failed", failedRuns}, {"waiting or running", "SCHEDULED,QUEUED,RUNNING,WAITING_CALLBACK"},
 	{"SUCCESS", "SUCCESS"}, {"SKIPPED", "SKIPPED"}, {"CANCELED", "CANCELED"}, {"SCHEDULED", "SCHEDULED"}, {"QUEUED", "QUEUED"}, {"RUNNING", "RUNNING"},
 	{"WAITING_CALLBACK", "WAITING_CALLBACK"}, {"FAILED", "FAILED"}, {"TIMEOUT", "TIMEOUT"}, {"FAILED_TIMEOUT", "FAILED_TIMEOUT"},
 }

@@ -76,6 +76,14 @@ func (v *visit) chosenTenant() string {
 	return cmp.Or(v.r.URL.Query().Get("tenant"), v.r.PathValue("tenant"))
 }
 
+// ofChosen is the query of a page that keeps the chosen tenant.
+func (v *visit) ofChosen(q url.Values) url.Values {
+	if tenant := v.chosenTenant(); tenant != "" {
+		q.Set("tenant", tenant)
+	}
+	return q
+}
+
 // tokenOf is the token of a request's cookie.
 func tokenOf(r *http.Request) string {
 	c, err := r.Cookie(cookie)
@@ -154,7 +162,12 @@ func (d *Dashboard) cookieOf(r *http.Request, token string) *http.Cookie {
 func within(to string) string {
 	rest, ours := strings.CutPrefix(to, base+"/")
 	u, err := url.Parse("/" + rest)
-	if err != nil || !ours || u.Host != "" || u.Scheme != "" || strings.Contains(u.Path, `\`) || path.Clean(u.Path) != strings.TrimSuffix(u.Path, "/") && u.Path != "/" {
+	if err != nil || !ours || u.Host != "" || u.Scheme != "" || strings.Contains(u.Path, `\`) {
+		return "/"
+	}
+	// The last part of an id may have slashes and dots, which are escaped. Browsers take an escaped dot for a dot.
+	parts := strings.NewReplacer("%2e", ".", "%2E", ".").Replace(u.EscapedPath())
+	if path.Clean(parts) != strings.TrimSuffix(parts, "/") && parts != "/" {
 		return "/"
 	}
 	return "/" + rest

@@ -121,14 +121,23 @@ func (v *visit) every(path, field string, query url.Values) (all []any, err erro
 	}
 }
 
-// pageOf is the page of a list that is read as a whole: behind the thing that the query of the page names. next names
-// the last thing of the page, if there are more.
+// pageOf is the page of a list that is read as a whole: behind the thing that the query of the page names. next is its
+// page_token for the page behind this one, if there is one: how many things are before that, and the name of the last of
+// them. The number counts when the thing has left the list.
 func pageOf[T any](v *visit, all []T, name func(T) string) (shown []T, next string) {
-	after := v.r.URL.Query().Get("page_token")
-	from := 1 + slices.IndexFunc(all, func(one T) bool { return after != "" && name(one) == after })
+	count, after, _ := strings.Cut(v.r.URL.Query().Get("page_token"), "/")
+	from, err := strconv.Atoi(count)
+	if err != nil || from < 0 {
+		from = 0
+	} else if i := slices.IndexFunc(all, func(one T) bool { return name(one) == after }); i >= 0 {
+		from = i + 1
+	}
+	if from >= len(all) { // the list has become shorter: its end
+		from = max(len(all)-perPage, 0)
+	}
 	shown = all[from:min(from+perPage, len(all))]
-	if from+len(shown) < len(all) {
-		next = name(shown[len(shown)-1])
+	if end := from + len(shown); end < len(all) {
+		next = strconv.Itoa(end) + "/" + name(shown[len(shown)-1])
 	}
 	return shown, next
 }

@@ -42,11 +42,11 @@ func (v *visit) tasks() error {
 	}
 	live := v.ofTenant(pick(q, "tenant", "type"))
 	live.Set("of", "tasks")
-	looks := "10,000 tasks that the server looked at, or 8 MiB"
+	looks := "The server ends a page when it has looked at 10,000 tasks or read 8 MiB. The next page continues from there."
 	if q.Get("key") != "" && (q.Get("tenant") == "" || q.Get("type") == "") {
-		looks = "100 pairs of a tenant and a type, 10,000 tasks that the server looked at, or 8 MiB"
+		looks = "The server ends a page when it has looked at 10,000 tasks, or at 100 pairs of a tenant and a type, or read 8 MiB. The next page continues from there."
 	}
-	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Data: document{
+	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Poll: 15, Data: document{
 		"tasks": list(doc["tasks"]), "next": doc["next"], "cut": text(doc["next"]) != "" && len(list(doc["tasks"])) < perPage, "looks": looks, "unreadable": list(doc["unreadable"]), "statuses": lifecycle.Statuses, "status": q["status"], "args": args, "filter": filter, "all": len(filter) == 0,
 	}})
 	return nil

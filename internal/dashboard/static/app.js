@@ -23,19 +23,20 @@ function showTimes(from = document) {
   for (const t of $$("time[datetime]", from)) {
     const at = new Date(t.dateTime);
     if (isNaN(at)) continue;
-    t.textContent = ago(at);
-    t.title = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" }) + "\n" + at.toISOString().replace("T", " ").replace("Z", " UTC");
+    const text = ago(at);
+    if (t.textContent !== text) t.textContent = text; // what is written anew loses its selection
+    t.title ||= at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" }) + "\n" + at.toISOString().replace("T", " ").replace("Z", " UTC");
   }
 }
 const sent = new Map($$("[data-part]").map((part) => [part.dataset.part, part.innerHTML])); // what the server sent last
 showTimes();
 setInterval(showTimes, 1000);
 
-function toast(text) {
+function toast(text, ms = 6000) {
   const p = document.createElement("p");
   p.textContent = text;
   $("#toast").append(p);
-  setTimeout(() => p.remove(), 6000);
+  setTimeout(() => p.remove(), ms);
 }
 
 // Live parts. The page reads itself again, and each element with data-part gets its new content. What somebody has
@@ -46,22 +47,29 @@ async function refresh() {
   reading = true;
   try {
     const answer = await fetch(location.href, { headers: { "X-Live": "1" } });
-    if (answer.redirected) { location.reload(); return; }
+    if (answer.redirected) { signedOut(answer.url); return; }
     if (!answer.ok) throw new Error(answer.status);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of $$("[data-part]")) {
       const next = $(`[data-part="${part.dataset.part}"]`, fresh);
       if (!next) continue;
-      if ($("dialog[open]", part) || part.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]), textarea, select")) { skipped = true; continue; }
+      if ($("dialog[open], form[data-busy]", part) || part.contains(document.activeElement) && document.activeElement.matches("input:not([type=checkbox]), textarea, select")) { skipped = true; continue; }
       const text = next.innerHTML;
       if (text === sent.get(part.dataset.part)) continue;
       sent.set(part.dataset.part, text);
       keep(part, next);
+      const stay = placesIn(part);
       part.replaceChildren(...next.childNodes);
       showTimes(part);
+      stay();
       document.dispatchEvent(new CustomEvent("part", { detail: part }));
     }
-    if (!document.body.dataset.live) alive(true);
+    if ($("#signed-out")) {
+      $("#signed-out").remove();
+      listen();
+      document.dispatchEvent(new Event("signed-in"));
+    }
+    if (!document.body.dataset.live || source?.readyState === EventSource.OPEN) alive(true);
   } catch { alive(false); } finally {
     reading = false;
     if (again) { again = false; setTimeout(refresh, 500); }
@@ -83,6 +91,47 @@ function keep(old, fresh) {
   $$("details", fresh).forEach((d, i) => { const was = open.get(d.id || i); if (was !== undefined) d.open = was; });
   const chosen = new Set($$("input[type=checkbox]:checked", old).map((c) => c.value));
   for (const c of $$("input[type=checkbox][name=row]", fresh)) c.checked = chosen.has(c.value);
+  for (const e of $$("form[data-call] .error", old)) { // what was refused
+    const form = e.closest("form"), same = $$("form", fresh).find((f) => f.dataset.call === form.dataset.call), before = e.previousElementSibling;
+    if (same) errorAt(before?.name && $(`[name="${CSS.escape(before.name)}"]`, same) || same.lastElementChild, e.textContent);
+    else toast(e.textContent, 20000);
+  }
+}
+// placesIn notes where somebody is in a part: the focus, the row of the keys, how far things are scrolled, what is
+// searched for in a value. The function that it returns brings them there again in the part's new content.
+function placesIn(part) {
+  const focusable = "a[href], button, input, summary, [tabindex]";
+  const nameOf = (e) => [e.tagName, e.id, e.getAttribute("href"), e.closest("form")?.dataset.call, e.getAttribute("aria-label"), e.type === "checkbox" && e.value, e.matches("button, summary") && e.textContent.trim()].join(" ");
+  const like = (e) => $$(focusable, part).filter((other) => nameOf(other) === nameOf(e));
+  const focus = part.contains(document.activeElement) ? document.activeElement : null, nth = focus && like(focus).indexOf(focus);
+  const here = $("tr.here a[href]", part)?.getAttribute("href");
+  const scrolled = $$(".scroll, .tree", part).map((e) => [nameOf(e), e.scrollLeft, e.scrollTop]);
+  return () => {
+    if (focus) { const same = like(focus); (same[nth] ?? same[0])?.focus({ preventScroll: true }); }
+    if (here !== undefined) $$("tr[data-row]", part).find((r) => $("a[href]", r)?.getAttribute("href") === here)?.classList.add("here");
+    for (const f of $$("[data-search]", part)) if (f.value) f.dispatchEvent(new Event("input", { bubbles: true }));
+    for (const e of $$(".scroll, .tree", part)) {
+      const [, left, top] = scrolled.find(([name]) => name === nameOf(e)) ?? [];
+      if (left || top) e.scrollTo(left, top);
+    }
+  };
+}
+// A page whose session has ended stays as it is: it may show a token that nobody can read again, or have what somebody
+// is typing. It asks for nothing until somebody comes back to it: the server would count that as failed sign-ins.
+function signedOut(signIn) {
+  alive(false);
+  source?.close();
+  source = null;
+  if ($("#signed-out")) return;
+  const note = document.createElement("p"), link = document.createElement("a");
+  note.id = "signed-out";
+  note.className = "card ask";
+  note.setAttribute("role", "alert");
+  link.href = signIn;
+  link.target = "_blank";
+  link.textContent = "Sign in again in another tab";
+  note.append("You are signed out. ", link, "; what you have typed stays here.");
+  $("main").prepend(note);
 }
 function alive(is) {
   const mark = $("#live");
@@ -95,7 +144,7 @@ function alive(is) {
 let source = null, retry = 0;
 function listen() {
   clearTimeout(retry);
-  if (!document.body.dataset.live || document.hidden || source) return;
+  if (!document.body.dataset.live || document.hidden || source || $("#signed-out")) return;
   source = new EventSource(document.body.dataset.live);
   source.onmessage = refresh;
   source.onopen = () => { alive(true); refresh(); };
@@ -107,10 +156,12 @@ function listen() {
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) { source?.close(); source = null; alive(false); } else { listen(); refresh(); }
 });
+addEventListener("focus", () => { if ($("#signed-out")) refresh(); });
 addEventListener("pagehide", () => { source?.close(); source = null; });
 addEventListener("pageshow", listen);
 listen();
-if (document.body.dataset.poll) setInterval(() => { if (!document.hidden) refresh(); }, 1000 * document.body.dataset.poll);
+function poll() { if (!document.hidden && !$("#signed-out")) refresh(); }
+if (document.body.dataset.poll) setInterval(poll, 1000 * document.body.dataset.poll);
 
 // Dark or light.
 $("#theme").addEventListener("click", () => {
@@ -145,7 +196,8 @@ function bodyOf(form) {
     if (as === "bool") value = true;
     if (as === "list") value = value.split("\n").map((l) => l.trim()).filter(Boolean);
     if (as === "json") {
-      try { value = JSON.parse(value); } catch (e) { throw new FieldError(f, "is no JSON: " + e.message); }
+      try { JSON.parse(value); } catch (e) { throw new FieldError(f, "is no JSON: " + e.message); }
+      value = new Typed(value);
     }
     if (f.name === "") continue;
     if (f.name === ".") { whole = value; continue; }
@@ -156,10 +208,38 @@ function bodyOf(form) {
   }
   return whole === undefined ? body : whole;
 }
+// Typed is JSON as somebody has typed it. JavaScript cannot hold all of its numbers, so it is sent as it is.
+class Typed {
+  constructor(text) { this.text = text; }
+}
+function jsonOf(value) {
+  if (value instanceof Typed) return value.text;
+  if (Array.isArray(value)) return "[" + value.map(jsonOf).join(",") + "]";
+  if (value && typeof value === "object") return "{" + Object.entries(value).map(([name, one]) => JSON.stringify(name) + ":" + jsonOf(one)).join(",") + "}";
+  return JSON.stringify(value);
+}
+// tooLarge reports whether a JSON text has a number that JavaScript cannot hold.
+function tooLarge(text) {
+  const numbers = text.replace(/"(?:[^"\\]|\\.)*"/g, "").match(/\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g) || [];
+  return numbers.some((n) => {
+    const digits = n.replace(/[eE].*/, "").replace(".", "").replace(/^0+/, "");
+    return digits.length > 15 || digits !== "" && (!isFinite(n) || Number(n) === 0);
+  });
+}
+// escaped is the path of an id of n parts: the last one may have slashes.
+function escaped(id, n) {
+  const parts = id.split("/");
+  return [...parts.slice(0, n - 1), parts.slice(n - 1).join("/")].map(encodeURIComponent).join("/");
+}
+// pathTo is the path of a page, such as /tasks/{id:3}: with the field of a document that is an id of three parts.
+function pathTo(path, doc) {
+  return path.replace(/\{(\w+)(?::(\d))?\}/g, (_, name, n) => escaped(String(doc[name]), Number(n || 1)));
+}
 class FieldError extends Error {
   constructor(field, message) { super(message); this.field = field; }
 }
 function showErrors(form, problem) {
+  if (!form.isConnected) toast(problem.detail || problem.title || "the request failed", 20000);
   $$(".error", form).forEach((e) => e.remove());
   const rest = [];
   for (const e of problem.errors || []) {
@@ -180,7 +260,7 @@ function errorAt(element, message) {
 }
 // keyFor is the idempotency key of a form's request: a repetition has the same one, another request does not.
 function keyFor(form, body) {
-  const text = typeof body === "string" ? body : JSON.stringify(body);
+  const text = typeof body === "string" ? body : jsonOf(body);
   if (form.dataset.keyOf !== text) {
     form.dataset.keyOf = text;
     form.dataset.key = crypto.randomUUID?.() ?? String(Math.random()).slice(2);
@@ -193,7 +273,7 @@ async function call(what, body, { match, fresh, key } = {}) {
   if (match) headers["If-Match"] = match;
   if (fresh) headers["If-None-Match"] = "*";
   if (key) headers["Idempotency-Key"] = key;
-  const answer = await fetch(api + path, { method, headers, body: method === "GET" || body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body) });
+  const answer = await fetch(api + path, { method, headers, body: method === "GET" || body === undefined ? undefined : typeof body === "string" ? body : jsonOf(body) });
   const text = await answer.text();
   let doc = {};
   try { doc = text ? JSON.parse(text) : {}; } catch { doc = { detail: text }; }
@@ -212,34 +292,59 @@ document.addEventListener("submit", async (event) => {
     showErrors(form, {}); $$(".error", form).forEach((x) => x.remove()); errorAt(e.field, e.message);
     return;
   }
-  if (form.dataset.confirm && !await confirmed(button.textContent, form.dataset.confirm)) return;
+  form.dataset.busy = ""; // its part stays until it is done
+  if (form.dataset.confirm && !await confirmed(button.textContent, form.dataset.confirm)) { delete form.dataset.busy; catchUp(); return; }
   button.disabled = true;
   try {
     const { ok, doc } = await call(form.dataset.call, body, { match: form.dataset.match, fresh: "fresh" in form.dataset, key: keyFor(form, body) });
     if (!ok) { showErrors(form, doc); return; }
     delete form.dataset.keyOf;
+    delete form.dataset.busy;
     $$(".error", form).forEach((e) => e.remove());
     form.dispatchEvent(new CustomEvent("called", { bubbles: true, detail: doc }));
     if (form.dataset.then) {
-      location.href = base + form.dataset.then.replace(/\{(\w+)\}/g, (_, name) => String(doc[name]).split("/").map(encodeURIComponent).join("/"));
+      location.href = base + pathTo(form.dataset.then, doc);
       return;
     }
     toast((form.dataset.said || button.textContent.trim()) + ": done");
+    form.reset();
     form.closest("dialog")?.close();
     await refresh();
-  } catch { showErrors(form, { detail: "the server does not answer; retry" }); } finally { button.disabled = false; }
+  } catch { showErrors(form, { detail: "the server does not answer; retry" }); } finally { button.disabled = false; delete form.dataset.busy; catchUp(); }
 });
 
+// copied copies the text of a field. Over plain HTTP browsers do not: then the field is shown, and its text selected.
+async function copied(field) {
+  try {
+    await navigator.clipboard.writeText(field.value);
+    toast("Copied");
+  } catch {
+    if (field.hidden) {
+      field.hidden = false;
+      field.addEventListener("blur", () => { field.hidden = true; }, { once: true });
+    }
+    field.select();
+    toast("Press Ctrl+C: the browser does not allow copying here");
+  }
+}
+// emptied has a dialog as the server sent it: what somebody has left in it is not sent with what comes next.
+function emptied(dialog) {
+  for (const form of $$("form", dialog)) {
+    form.reset();
+    $$(".error", form).forEach((e) => e.remove());
+    $$("[aria-invalid]", form).forEach((f) => f.removeAttribute("aria-invalid"));
+  }
+}
+document.addEventListener("close", (event) => emptied(event.target), true);
 // Buttons that show a dialog or an element.
 document.addEventListener("click", (event) => {
   const opener = event.target.closest("[data-opens]");
-  if (opener) { const d = document.getElementById(opener.dataset.opens); if (d instanceof HTMLDialogElement) d.showModal(); else d.hidden = !d.hidden; }
+  if (opener) { const d = document.getElementById(opener.dataset.opens); if (d instanceof HTMLDialogElement) { emptied(d); d.showModal(); } else d.hidden = !d.hidden; }
   const closer = event.target.closest("[data-closes]");
   if (closer) closer.closest("dialog").close();
   const copier = event.target.closest("[data-copy]");
   if (copier) {
-    const source = $(".source", copier.closest("details"));
-    navigator.clipboard?.writeText(source.value).then(() => toast("Copied"), () => toast("The browser does not allow it"));
+    copied($(".source", copier.closest("details")));
   }
 });
 

@@ -49,7 +49,7 @@
       const read = JSON.parse(out.text);
       if (read && typeof read === "object" && !Array.isArray(read)) {
         // A number that JavaScript cannot hold is edited as text only.
-        const textOnly = /[:,\[]\s*-?\d{16,}/.test(out.text);
+        const textOnly = tooLarge(out.text);
         fields.forEach((f) => { f.disabled = textOnly; f.title = textOnly ? "The document has numbers that a browser cannot hold: edit the YAML" : ""; });
         dirty = "";
         doc = read; fields.forEach((f) => { if (f !== document.activeElement) show(f); }); unfold(); sourceError(""); return; }
@@ -65,7 +65,7 @@
   source.addEventListener("input", () => { dirty = "source"; large = null; soon(fromSource); });
   for (const f of fields) f.addEventListener("input", async () => {
     if (dirty === "source") await settle(); // what was typed there comes first
-    if (f.dataset.as === "json" && /\d{16,}/.test(f.value)) { large = f; sourceError(""); return; }
+    if (f.dataset.as === "json" && tooLarge(f.value)) { large = f; sourceError(""); return; }
     if (large === f) large = null;
     put(f.dataset.field, valueOf(f));
     dirty = "form";
@@ -200,7 +200,7 @@
       if (broken) { source.focus(); return; }
       const { ok, doc: answer } = await call(form.dataset.sends, text, { match: form.dataset.match, fresh: "fresh" in form.dataset, key: keyFor(form, text) });
       if (!ok) { tell(answer); return; }
-      location.href = base + form.dataset.then.replace(/\{(\w+)\}/g, (_, name) => String(answer[name]).split("/").map(encodeURIComponent).join("/"));
+      location.href = base + pathTo(form.dataset.then, answer);
     } catch { tell({ detail: "the server does not answer; retry" }); } finally { button.disabled = false; }
   }
 }

@@ -8,19 +8,15 @@ document.addEventListener("called", (event) => {
   document.getElementById("minted").hidden = false;
   event.target.reset();
 });
-document.getElementById("minted-copy")?.addEventListener("click", () => {
-  const field = document.getElementById("minted-text");
-  field.select();
-  navigator.clipboard?.writeText(field.value).then(() => toast("Copied"), () => toast("Press Ctrl+C: the browser does not allow it"));
-});
+document.getElementById("minted-copy")?.addEventListener("click", () => copied(document.getElementById("minted-text")));
 
 // The live list of events: the last 500 of them. While it is paused, what happens is kept, and shown later.
 const eventTable = document.getElementById("events");
 if (eventTable) {
   const most = 500, body = eventTable.tBodies[0], state = document.getElementById("events-state"), button = document.getElementById("events-pause");
-  let paused = false, kept = [], asked = false, shown = []; // kept wait to be shown; shown begins with the newest
+  const none = document.getElementById("events-none"), nothing = none.textContent;
+  let source, paused = false, kept = [], asked = false, shown = []; // kept wait to be shown; shown begins with the newest
   const linkTo = (path, text) => { const a = document.createElement("a"); a.href = base + path; a.textContent = text; a.className = "id"; return a; };
-  const escaped = (id, n) => { const parts = id.split("/"); return [...parts.slice(0, n - 1), parts.slice(n - 1).join("/")].map(encodeURIComponent).join("/"); };
   function rowOf(name, doc) {
     const row = document.createElement("tr");
     row.dataset.row = "";
@@ -34,27 +30,52 @@ if (eventTable) {
     return row;
   }
   function show() {
-    document.getElementById("events-none").hidden = true;
+    none.hidden = true;
     shown = [...kept.reverse(), ...shown].slice(0, most);
     body.prepend(...kept.map(([name, doc]) => rowOf(name, doc)));
     kept = [];
     while (body.rows.length > most) body.lastElementChild.remove();
     showTimes(body);
   }
-  const source = new EventSource(eventTable.dataset.stream);
   const tell = () => { state.classList.toggle("off", paused || source.readyState !== EventSource.OPEN); state.textContent = paused ? "paused, " + kept.length + " more" : source.readyState === EventSource.OPEN ? "live" : "not live"; };
-  for (const name of ["sent", "claimed", "taken_over", "progress", "parked", "released", "failed", "succeeded", "cancelling", "changed", "ended", "run", "flow", "worker", "worker_gone", "missed"]) {
-    source.addEventListener(name, (event) => {
-      let doc;
-      try { doc = JSON.parse(event.data); } catch { doc = event.data; }
-      if (name === "missed") doc = { reason: "some events were missed" };
-      kept.push([name, doc]);
-      if (kept.length > most) kept.shift();
-      if (!paused && !asked) { asked = true; setTimeout(() => { asked = false; if (!paused) show(); }, 200); }
-      tell();
-    });
+  function listen() {
+    source = new EventSource(eventTable.dataset.stream);
+    for (const name of kinds) source.addEventListener(name, (event) => heard(name, event));
+    source.onopen = () => { none.textContent = nothing; none.hidden = shown.length > 0; tell(); };
+    source.onerror = () => { tell(); if (source.readyState === EventSource.CLOSED) refused(); }; // it does not try again by itself
   }
-  source.onopen = source.onerror = tell;
+  // A stream that is refused does not say why: a request does.
+  async function refused() {
+    let why = "the server does not answer";
+    const request = new AbortController();
+    try {
+      const answer = await fetch(eventTable.dataset.stream, { signal: request.signal });
+      if (answer.status === 401) {
+        signedOut(base + "/sign-in?to=" + encodeURIComponent("/ui" + location.pathname.slice(base.length) + location.search));
+        document.addEventListener("signed-in", listen, { once: true });
+        return;
+      }
+      if (!answer.ok) { const problem = await answer.json(); why = problem.detail || problem.title; }
+      else why = "";
+    } catch { /* no answer, or none of the API */ }
+    request.abort();
+    if (why) {
+      none.textContent = `Events cannot be followed: ${why.replace(/\.$/, "")}. Trying again every 10 s.`;
+      none.hidden = false;
+    }
+    setTimeout(listen, 10000);
+  }
+  const kinds = ["sent", "claimed", "taken_over", "progress", "parked", "released", "failed", "succeeded", "cancelling", "changed", "ended", "run", "flow", "worker", "worker_gone", "missed"];
+  function heard(name, event) {
+    let doc;
+    try { doc = JSON.parse(event.data); } catch { doc = event.data; }
+    if (name === "missed") doc = { reason: "some events were missed" };
+    kept.push([name, doc]);
+    if (kept.length > most) kept.shift();
+    if (!paused && !asked) { asked = true; setTimeout(() => { asked = false; if (!paused) show(); }, 200); }
+    tell();
+  }
+  listen();
   button.addEventListener("click", () => {
     paused = !paused;
     button.setAttribute("aria-pressed", paused);

@@ -35,6 +35,10 @@ var (
 	keyFloor  = []byte("floor")
 )
 
+// trimStep bounds how many old log entries a write deletes, so that those who wait for it need not wait for long.
+// A write of many events deletes twice as many as it has: the log must not grow faster than it is cut.
+const trimStep = 10_000
+
 // lockTimeout is how long Open waits for another process to close the file.
 const lockTimeout = time.Second
 
@@ -313,7 +317,8 @@ func (f *file) write(b *batch) error {
 	floor := f.floor
 	f.mu.Unlock()
 	before := f.lastTx()
-	err := f.db.Update(func(tx *bolt.Tx) error {
+	trimmed := f.trimmed
+	err := f.db.Update(func(tx *bolt.Tx) (err error) {
 		ft := &fileTx{Tx: tx, docs: map[uint64]*bolt.Bucket{}}
 		for _, op := range b.ops {
 			if err := op(ft); err != nil {
@@ -325,12 +330,13 @@ func (f *file) write(b *batch) error {
 				return err
 			}
 		}
-		return writeLog(tx, b.events, f.trimmed, floor)
+		trimmed, err = writeLog(tx, b.events, trimmed, floor)
+		return err
 	})
 	switch {
 	case err == nil:
 		f.commits++
-		f.trimmed = max(f.trimmed, floor)
+		f.trimmed = trimmed
 	case f.lastTx() != before:
 		f.doubt = fmt.Errorf("the file is in doubt since a write failed at its very end; restart the server: %w", err)
 	}
@@ -343,29 +349,39 @@ func (f *file) lastTx() (id int) {
 	return id
 }
 
-func writeLog(tx *bolt.Tx, events []*Event, trimmed, floor uint64) error {
+// writeLog adds events to the log and cuts it towards floor; it returns how far it is cut now.
+func writeLog(tx *bolt.Tx, events []*Event, trimmed, floor uint64) (uint64, error) {
 	log, meta := tx.Bucket(bucketLog), tx.Bucket(bucketMeta)
 	log.FillPercent = 0.95 // it grows at its end only
 	for _, e := range events {
 		if err := log.Put(number(e.TS), e.encode()); err != nil {
-			return err
+			return trimmed, err
 		}
 	}
 	if len(events) > 0 {
 		if err := meta.Put(keyLast, number(events[len(events)-1].TS)); err != nil {
-			return err
+			return trimmed, err
 		}
 	}
 	if floor <= trimmed {
-		return nil
+		return trimmed, nil
 	}
+	most := max(trimStep, 2*len(events))
+	// They are listed first: a cursor walks over each page that was emptied since, again at every step.
+	var old [][]byte
 	c := log.Cursor()
-	for k, _ := c.First(); k != nil && binary.BigEndian.Uint64(k) <= floor; k, _ = c.First() {
-		if err := c.Delete(); err != nil {
-			return err
+	for k, _ := c.First(); k != nil && binary.BigEndian.Uint64(k) <= floor && len(old) < most; k, _ = c.Next() {
+		old = append(old, slices.Clone(k))
+	}
+	if len(old) == most {
+		floor = binary.BigEndian.Uint64(old[most-1]) // the rest is for the next write
+	}
+	for _, k := range old {
+		if err := log.Delete(k); err != nil {
+			return trimmed, err
 		}
 	}
-	return meta.Put(keyFloor, number(floor))
+	return floor, meta.Put(keyFloor, number(floor))
 }
 
 // begin notes where the log of a new file begins.

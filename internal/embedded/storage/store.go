@@ -148,6 +148,9 @@ func (s *Store) Log() *Log { return s.log }
 // and before any later one, also if the clock is set back.
 func (s *Store) ClusterTime() bson.Timestamp { return Timestamp(s.times.tell(s.now, s.log.Last)) }
 
+// Tick returns a time to be stored: it is later than all before it, and before any later event.
+func (s *Store) Tick() bson.Timestamp { return Timestamp(s.times.tick(s.now)) }
+
 // Timestamp converts a cluster time to its BSON form.
 func Timestamp(ts uint64) bson.Timestamp { return bson.Timestamp{T: uint32(ts >> 32), I: uint32(ts)} }
 
@@ -163,11 +166,23 @@ type clusterTimes struct {
 func (c *clusterTimes) next(now func() time.Time) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = max(c.last+1, c.told+1, uint64(now().Unix())<<32|1)
+	c.rise(now)
 	if c.oldest == 0 {
 		c.oldest = c.last
 	}
 	return c.last
+}
+
+// tick returns a time that no event has, nor anything else.
+func (c *clusterTimes) tick(now func() time.Time) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rise(now)
+	return c.last
+}
+
+func (c *clusterTimes) rise(now func() time.Time) {
+	c.last = max(c.last+1, c.told+1, uint64(now().Unix())<<32|1)
 }
 
 // tell returns a time for clients: before all events that are not visible yet, and not before the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -164,15 +165,15 @@ func (e *Event) encode() []byte {
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // openBolt opens or makes the file, with an error a user can act on.
-func openBolt(path string) (*bolt.DB, error) { return openBoltWith(path, os.OpenFile) }
+func openBolt(path string) (*bolt.DB, error) { return openBoltWith(path, os.OpenFile, syncPath) }
 
 // openTries bounds how often openBoltWith begins again when the file was replaced.
 const openTries = 10
 
-// openBoltWith is openBolt with a function that opens the file before it is locked. While
-// it waits for the lock, Compact may put another file in its place: only the file that
-// has the name once the lock is held is the database.
-func openBoltWith(path string, openFile func(string, int, os.FileMode) (*os.File, error)) (*bolt.DB, error) {
+// openBoltWith is openBolt with a function that opens the file before it is locked, and one that makes
+// the names in a folder durable. While it waits for the lock, Compact may put another file in its place:
+// only the file that has the name once the lock is held is the database.
+func openBoltWith(path string, openFile func(string, int, os.FileMode) (*os.File, error), syncFolder func(string) error) (*bolt.DB, error) {
 	for range openTries {
 		if st, err := os.Stat(path); err == nil && st.Size() > 0 {
 			if err := checkPages(path, st.Size()); err != nil {
@@ -204,7 +205,7 @@ func openBoltWith(path string, openFile func(string, int, os.FileMode) (*os.File
 			}
 			continue
 		}
-		err = guard(path, func() error { return db.Update(func(tx *bolt.Tx) error { return prepare(path, tx) }) })
+		err = guard(path, func() error { return db.Update(func(tx *bolt.Tx) error { return prepare(path, tx, syncFolder) }) })
 		if err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
@@ -227,9 +228,19 @@ func hasName(f *os.File, path string) (bool, error) {
 }
 
 // prepare makes the buckets of a new file, and refuses one of a newer version, or of
-// another program.
-func prepare(path string, tx *bolt.Tx) error {
+// another program. A file that has buckets has a durable name: what it holds must not be
+// lost with its entry in the folder.
+func prepare(path string, tx *bolt.Tx, syncFolder func(string) error) error {
 	k, _ := tx.Cursor().First()
+	if k == nil {
+		file, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			err = syncFolder(filepath.Dir(file))
+		}
+		if err != nil {
+			return fmt.Errorf("make the name of the new file %s durable: %w", path, err)
+		}
+	}
 	if own := tx.Bucket(bucketMeta); k != nil && (own == nil || len(own.Get(keyFormat)) != 8) {
 		return fmt.Errorf("file %s is not a database of the embedded server", path)
 	}

@@ -158,3 +158,34 @@ func TestStartAtOperationTimeCanBeResumed(t *testing.T) {
 		}
 	})
 }
+
+// Whoever watches from a time the server named sees what is written after it, also if the clock is set back.
+func TestATimeThatWasToldIsBeforeLaterWrites(t *testing.T) {
+	for name, path := range map[string]string{"memory": "", "file": filepath.Join(t.TempDir(), "db")} {
+		clk := &testClock{now: time.Unix(1_700_000_000, 0)}
+		life(t, Options{Path: path, Now: clk.Now}, func(c *mongo.Collection) {
+			seen(t, c)
+			clk.Add(time.Minute)
+			told := operationTime(t, c)
+			clk.Add(-10 * time.Second)
+			require.Equal(t, told, operationTime(t, c), "%s: it does not go back", name)
+			_, err := c.InsertOne(t.Context(), byID("later"))
+			require.NoError(t, err)
+			require.True(t, operationTime(t, c).After(told), name)
+			cs, err := c.Watch(t.Context(), mongo.Pipeline{}, options.ChangeStream().SetStartAtOperationTime(&told).SetMaxAwaitTime(time.Millisecond))
+			require.NoError(t, err)
+			require.True(t, cs.TryNext(t.Context()), name)
+			require.Equal(t, "later", cs.Current.Lookup("documentKey", "_id").StringValue())
+			require.False(t, cs.TryNext(t.Context()), name)
+			require.NoError(t, cs.Close(t.Context()))
+		})
+	}
+}
+
+func operationTime(t *testing.T, c *mongo.Collection) bson.Timestamp {
+	t.Helper()
+	reply, err := c.Database().RunCommand(t.Context(), bson.D{{Key: "ping", Value: 1}}).Raw()
+	require.NoError(t, err)
+	sec, i := reply.Lookup("operationTime").Timestamp()
+	return bson.Timestamp{T: sec, I: i}
+}

@@ -210,6 +210,9 @@ func (r *request) existing() (string, *storage.Collection) {
 // run runs the command, in its session if that matters.
 func (r *request) run() ([]byte, error) {
 	run := r.cmd.run
+	if r.session != nil {
+		defer r.session.leave()
+	}
 	if r.session != nil && r.txnNumber >= 0 {
 		if err := r.session.acquire(r.ctx); err != nil {
 			return nil, err

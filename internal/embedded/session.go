@@ -23,6 +23,8 @@ type session struct {
 
 	mu      sync.Mutex
 	used    time.Time
+	running int   // commands under way
+	removed bool  // another session may have its id
 	number  int64 // the latest txnNumber seen
 	txn     *storage.Txn
 	started time.Time // of txn
@@ -52,7 +54,7 @@ func (l *sessions) add(key string) *session {
 	return e
 }
 
-// get returns the session of that id, making it if needed.
+// get returns the session of that id for one command, making it if needed. leave must be called.
 func (l *sessions) get(id bson.RawValue, lsid bson.Raw) *session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,8 +67,17 @@ func (l *sessions) get(id bson.RawValue, lsid bson.Raw) *session {
 		e.lsid = slices.Clone(lsid)
 	}
 	e.used = l.s.opt.Now()
+	e.running++
 	e.mu.Unlock()
 	return e
+}
+
+// leave ends what get began.
+func (e *session) leave() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running--
+	e.used = e.s.opt.Now()
 }
 
 func (e *session) acquire(ctx context.Context) error {
@@ -156,17 +167,37 @@ func (l *sessions) abortAll() {
 	}
 }
 
+// take removes the session of that id from the list, if there is one and it is ripe. A command that got it
+// before begins no transaction on it any more: nobody would end that.
+func (l *sessions) take(key string, ripe func(*session) bool) *session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.m[key]
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !ripe(e) {
+		return nil
+	}
+	e.removed = true
+	delete(l.m, key)
+	return e
+}
+
 // remove ends sessions by id, with their cursors and what was remembered.
 func (l *sessions) remove(keys []string) {
 	for _, key := range keys {
-		l.mu.Lock()
-		e := l.m[key]
-		delete(l.m, key)
-		l.mu.Unlock()
-		if e != nil {
+		if e := l.take(key, func(*session) bool { return true }); e != nil {
 			e.end()
 		}
 	}
+	l.clear(keys)
+}
+
+// clear drops what sessions that were removed have left.
+func (l *sessions) clear(keys []string) {
 	l.s.cursors.killIf(func(c *cursor) bool { return c.session != "" && slices.Contains(keys, c.session) })
 	l.s.store.Forget(keys)
 }
@@ -175,18 +206,20 @@ func (l *sessions) remove(keys []string) {
 // that are unused for too long.
 func (l *sessions) sweep() {
 	now := l.s.opt.Now()
+	expired := func(e *session) bool { return e.running == 0 && now.Sub(e.used) > l.s.opt.SessionTimeout }
 	var old []string
 	for _, e := range l.all() {
 		e.mu.Lock()
 		if e.txn != nil && now.Sub(e.started) > l.s.opt.TransactionLifetime {
 			e.abort()
 		}
-		if now.Sub(e.used) > l.s.opt.SessionTimeout {
+		e.mu.Unlock()
+		if e := l.take(e.key, expired); e != nil {
+			e.end()
 			old = append(old, e.key)
 		}
-		e.mu.Unlock()
 	}
-	l.remove(old)
+	l.clear(old)
 }
 
 // runInTxn runs a command inside the session's transaction, which it may begin.
@@ -227,6 +260,9 @@ func (r *request) enterTxn() error {
 	e := r.session
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.removed {
+		return storage.NoSuchTransaction(r.txnNumber)
+	}
 	if r.startsTxn {
 		e.abort() // the same number again: the driver starts over
 		e.txn = r.s.store.Begin(e.lsid, r.txnNumber)

@@ -214,7 +214,7 @@ func (st *statement) write(t *target, found storage.Record, out *outcome) (met b
 
 // applyContext is what an update needs to know for doc.
 func (st *statement) applyContext(t *target, doc bson.Raw) query.ApplyContext {
-	c := query.ApplyContext{Positional: -1, Now: bson.NewDateTimeFromTime(t.s.opt.Now()), Timestamp: t.s.store.ClusterTime()}
+	c := query.ApplyContext{Positional: -1, Now: bson.NewDateTimeFromTime(t.s.opt.Now()), Timestamp: t.s.store.Tick}
 	if doc != nil && st.update.NeedsPositional() {
 		_, c.Positional = st.filter.MatchPositional(doc)
 	}

@@ -144,7 +144,7 @@ func (r *request) statements(array string, parse func(bson.Raw) (*statement, err
 }
 
 // prepareInsert returns a copy of a document to be stored: with an _id, as its
-// first field, and with the server's time for empty timestamps.
+// first field, and with the server's times for empty timestamps: each has its own.
 func (s *Server) prepareInsert(doc bson.Raw) (bson.Raw, error) {
 	size := len(doc)
 	id, ok := value.Lookup(doc, "_id")
@@ -162,7 +162,7 @@ func (s *Server) prepareInsert(doc bson.Raw) (bson.Raw, error) {
 		switch {
 		case string(it.Key) == "_id":
 		case it.Value.Type == bson.TypeTimestamp && binary.LittleEndian.Uint64(it.Value.Value) == 0:
-			now := s.store.ClusterTime()
+			now := s.store.Tick()
 			dst = bsoncore.AppendTimestampElement(dst, string(it.Key), now.T, now.I)
 		default:
 			dst = append(dst, it.Element()...)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -34,6 +35,10 @@ var (
 	keyLast   = []byte("last")
 	keyFloor  = []byte("floor")
 )
+
+// trimStep bounds how many old log entries a write deletes, so that those who wait for it need not wait for long.
+// A write of many events deletes twice as many as it has: the log must not grow faster than it is cut.
+const trimStep = 10_000
 
 // lockTimeout is how long Open waits for another process to close the file.
 const lockTimeout = time.Second
@@ -160,15 +165,15 @@ func (e *Event) encode() []byte {
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // openBolt opens or makes the file, with an error a user can act on.
-func openBolt(path string) (*bolt.DB, error) { return openBoltWith(path, os.OpenFile) }
+func openBolt(path string) (*bolt.DB, error) { return openBoltWith(path, os.OpenFile, syncPath) }
 
 // openTries bounds how often openBoltWith begins again when the file was replaced.
 const openTries = 10
 
-// openBoltWith is openBolt with a function that opens the file before it is locked. While
-// it waits for the lock, Compact may put another file in its place: only the file that
-// has the name once the lock is held is the database.
-func openBoltWith(path string, openFile func(string, int, os.FileMode) (*os.File, error)) (*bolt.DB, error) {
+// openBoltWith is openBolt with a function that opens the file before it is locked, and one that makes
+// the names in a folder durable. While it waits for the lock, Compact may put another file in its place:
+// only the file that has the name once the lock is held is the database.
+func openBoltWith(path string, openFile func(string, int, os.FileMode) (*os.File, error), syncFolder func(string) error) (*bolt.DB, error) {
 	for range openTries {
 		if st, err := os.Stat(path); err == nil && st.Size() > 0 {
 			if err := checkPages(path, st.Size()); err != nil {
@@ -200,7 +205,7 @@ func openBoltWith(path string, openFile func(string, int, os.FileMode) (*os.File
 			}
 			continue
 		}
-		err = guard(path, func() error { return db.Update(func(tx *bolt.Tx) error { return prepare(path, tx) }) })
+		err = guard(path, func() error { return db.Update(func(tx *bolt.Tx) error { return prepare(path, tx, syncFolder) }) })
 		if err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
@@ -223,9 +228,19 @@ func hasName(f *os.File, path string) (bool, error) {
 }
 
 // prepare makes the buckets of a new file, and refuses one of a newer version, or of
-// another program.
-func prepare(path string, tx *bolt.Tx) error {
+// another program. A file that has buckets has a durable name: what it holds must not be
+// lost with its entry in the folder.
+func prepare(path string, tx *bolt.Tx, syncFolder func(string) error) error {
 	k, _ := tx.Cursor().First()
+	if k == nil {
+		file, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			err = syncFolder(filepath.Dir(file))
+		}
+		if err != nil {
+			return fmt.Errorf("make the name of the new file %s durable: %w", path, err)
+		}
+	}
 	if own := tx.Bucket(bucketMeta); k != nil && (own == nil || len(own.Get(keyFormat)) != 8) {
 		return fmt.Errorf("file %s is not a database of the embedded server", path)
 	}
@@ -313,7 +328,8 @@ func (f *file) write(b *batch) error {
 	floor := f.floor
 	f.mu.Unlock()
 	before := f.lastTx()
-	err := f.db.Update(func(tx *bolt.Tx) error {
+	trimmed := f.trimmed
+	err := f.db.Update(func(tx *bolt.Tx) (err error) {
 		ft := &fileTx{Tx: tx, docs: map[uint64]*bolt.Bucket{}}
 		for _, op := range b.ops {
 			if err := op(ft); err != nil {
@@ -325,12 +341,13 @@ func (f *file) write(b *batch) error {
 				return err
 			}
 		}
-		return writeLog(tx, b.events, f.trimmed, floor)
+		trimmed, err = writeLog(tx, b.events, trimmed, floor)
+		return err
 	})
 	switch {
 	case err == nil:
 		f.commits++
-		f.trimmed = max(f.trimmed, floor)
+		f.trimmed = trimmed
 	case f.lastTx() != before:
 		f.doubt = fmt.Errorf("the file is in doubt since a write failed at its very end; restart the server: %w", err)
 	}
@@ -343,29 +360,39 @@ func (f *file) lastTx() (id int) {
 	return id
 }
 
-func writeLog(tx *bolt.Tx, events []*Event, trimmed, floor uint64) error {
+// writeLog adds events to the log and cuts it towards floor; it returns how far it is cut now.
+func writeLog(tx *bolt.Tx, events []*Event, trimmed, floor uint64) (uint64, error) {
 	log, meta := tx.Bucket(bucketLog), tx.Bucket(bucketMeta)
 	log.FillPercent = 0.95 // it grows at its end only
 	for _, e := range events {
 		if err := log.Put(number(e.TS), e.encode()); err != nil {
-			return err
+			return trimmed, err
 		}
 	}
 	if len(events) > 0 {
 		if err := meta.Put(keyLast, number(events[len(events)-1].TS)); err != nil {
-			return err
+			return trimmed, err
 		}
 	}
 	if floor <= trimmed {
-		return nil
+		return trimmed, nil
 	}
+	most := max(trimStep, 2*len(events))
+	// They are listed first: a cursor walks over each page that was emptied since, again at every step.
+	var old [][]byte
 	c := log.Cursor()
-	for k, _ := c.First(); k != nil && binary.BigEndian.Uint64(k) <= floor; k, _ = c.First() {
-		if err := c.Delete(); err != nil {
-			return err
+	for k, _ := c.First(); k != nil && binary.BigEndian.Uint64(k) <= floor && len(old) < most; k, _ = c.Next() {
+		old = append(old, slices.Clone(k))
+	}
+	if len(old) == most {
+		floor = binary.BigEndian.Uint64(old[most-1]) // the rest is for the next write
+	}
+	for _, k := range old {
+		if err := log.Delete(k); err != nil {
+			return trimmed, err
 		}
 	}
-	return meta.Put(keyFloor, number(floor))
+	return floor, meta.Put(keyFloor, number(floor))
 }
 
 // begin notes where the log of a new file begins.

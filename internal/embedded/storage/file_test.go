@@ -333,7 +333,7 @@ func TestFileThatWasCompactedWhileItWasOpenedIsOpenedAgain(t *testing.T) {
 		}
 		return f, err
 	}
-	db, err := openBoltWith(path, compactBehind)
+	db, err := openBoltWith(path, compactBehind, syncPath)
 	require.NoError(t, err)
 	require.NoError(t, db.Update(func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Put([]byte("note"), []byte("kept")) }))
 	require.NoError(t, db.Close())
@@ -359,9 +359,36 @@ func TestFileThatIsReplacedAgainAndAgainIsRefused(t *testing.T) {
 		require.NoError(t, failed)
 		return f, err
 	}
-	_, err := openBoltWith(path, replaced)
+	_, err := openBoltWith(path, replaced, syncPath)
 	require.ErrorContains(t, err, "was replaced by another while it was opened")
 	require.NoError(t, open(t, path).Close(), "it is not locked")
+}
+
+// A new file whose folder is not synced may be gone after a power cut, with all that was written to it.
+func TestTheFolderOfANewFileIsSynced(t *testing.T) {
+	folder, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(filepath.Join(folder, "db"), path))
+	var synced []string
+	var failure error
+	life := func() error {
+		db, err := openBoltWith(path, os.OpenFile, func(path string) error {
+			synced = append(synced, path)
+			return failure
+		})
+		if err == nil {
+			err = db.Close()
+		}
+		return err
+	}
+	failure = os.ErrPermission
+	require.ErrorIs(t, life(), failure)
+	failure = nil
+	require.NoError(t, life())
+	require.Equal(t, []string{folder, folder}, synced, "it was not durable at first")
+	require.NoError(t, life())
+	require.Len(t, synced, 2, "once is enough")
 }
 
 func TestValidateFindsWhatDoesNotFit(t *testing.T) {

@@ -145,10 +145,11 @@ func (s *Store) Snapshot() *Snapshot { return s.published.Load() }
 func (s *Store) Log() *Log { return s.log }
 
 // ClusterTime is the time to report to clients: not before any visible event
-// and before any later one.
-func (s *Store) ClusterTime() bson.Timestamp {
-	return Timestamp(max(s.times.before(s.now), s.log.Last()))
-}
+// and before any later one, also if the clock is set back.
+func (s *Store) ClusterTime() bson.Timestamp { return Timestamp(s.times.tell(s.now, s.log.Last)) }
+
+// Tick returns a time to be stored: it is later than all before it, and before any later event.
+func (s *Store) Tick() bson.Timestamp { return Timestamp(s.times.tick(s.now)) }
 
 // Timestamp converts a cluster time to its BSON form.
 func Timestamp(ts uint64) bson.Timestamp { return bson.Timestamp{T: uint32(ts >> 32), I: uint32(ts)} }
@@ -157,6 +158,7 @@ func Timestamp(ts uint64) bson.Timestamp { return bson.Timestamp{T: uint32(ts >>
 type clusterTimes struct {
 	mu     sync.Mutex
 	last   uint64
+	told   uint64 // the latest that clients know: what happens from now on is later
 	oldest uint64 // of the events that are not visible yet; 0: all are
 }
 
@@ -164,22 +166,36 @@ type clusterTimes struct {
 func (c *clusterTimes) next(now func() time.Time) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = max(c.last+1, uint64(now().Unix())<<32|1)
+	c.rise(now)
 	if c.oldest == 0 {
 		c.oldest = c.last
 	}
 	return c.last
 }
 
-// before returns a time before all events that are not visible yet.
-func (c *clusterTimes) before(now func() time.Time) uint64 {
+// tick returns a time that no event has, nor anything else.
+func (c *clusterTimes) tick(now func() time.Time) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ts := uint64(now().Unix()) << 32
+	c.rise(now)
+	return c.last
+}
+
+func (c *clusterTimes) rise(now func() time.Time) {
+	c.last = max(c.last+1, c.told+1, uint64(now().Unix())<<32|1)
+}
+
+// tell returns a time for clients: before all events that are not visible yet, and not before the
+// last that is.
+func (c *clusterTimes) tell(now func() time.Time, visible func() uint64) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ts := max(uint64(now().Unix())<<32, c.told)
 	if c.oldest != 0 {
-		ts = min(ts, c.oldest-1)
+		ts = min(ts, c.oldest-1) // not before what was told: the oldest is later
 	}
-	return ts
+	c.told = max(ts, visible()) // if shown was not called yet, the oldest may be visible
+	return c.told
 }
 
 // shown notes that all events are visible, or taken back, but those of the batch b, which

@@ -54,8 +54,9 @@ type place struct {
 
 // env is one application of an update.
 type env struct {
-	ctx ApplyContext
-	doc bson.Raw // before the update
+	ctx   ApplyContext
+	doc   bson.Raw // before the update
+	added int      // bytes that the result has for sure: what operators put in, and the padding of arrays
 }
 
 var emptyDoc = bson.Raw{5, 0, 0, 0, 0}
@@ -63,13 +64,36 @@ var emptyDoc = bson.Raw{5, 0, 0, 0, 0}
 // maxPadding is how far behind its end an array may be written to.
 const maxPadding = 1_500_000
 
+// maxDocument is the largest document that can be stored.
+const maxDocument = 16 << 20
+
+// add counts bytes of the result before they are made: a short update may ask for any number of them.
+func (e *env) add(n int) {
+	if e.added += n; e.added > maxDocument {
+		fail(mongoerr.BSONObjectTooLarge, "Resulting document after update is larger than %d", maxDocument)
+	}
+}
+
+// padding is how many bytes the nulls at from and behind it take, up to that before to.
+func padding(from, to int) int {
+	n := (to - from) * len("\x0a0\x00")
+	for ten := 10; ten < to; ten *= 10 {
+		n += to - max(ten, from) // each has a digit more
+	}
+	return n
+}
+
 func (e *env) apply(n *node, old bson.RawValue, at place) change {
 	switch {
 	case n.mod != nil:
 		if n.insertOnly && !e.ctx.Insert {
 			return change{}
 		}
-		return n.mod(e, n, old, at)
+		c := n.mod(e, n, old, at)
+		if c.act == set {
+			e.add(len(c.v.Value))
+		}
+		return c
 	case n.array:
 		return e.elements(n, old)
 	case old.Type == bson.TypeEmbeddedDocument:
@@ -105,6 +129,9 @@ func (e *env) document(n *node, doc []byte, at place) change {
 			fail(mongoerr.ImmutableField, "Performing an update on the path '_id' would modify the immutable field '_id'")
 		}
 		changed = changed || c.act != keep
+		if c.act == set {
+			e.add(len(k.name) + 2)
+		}
 		size += c.grows(k.name, old)
 		changes = append(changes, c)
 	}
@@ -161,6 +188,10 @@ func (e *env) array(n *node, old bson.RawValue) change {
 		}
 		if c := e.apply(k.node, missing, at); c.act == set {
 			check(i <= len(elems)+maxPadding, mongoerr.CannotBackfillArray, "can't backfill more than %d elements", maxPadding)
+			if more := i - len(elems); more > 0 {
+				e.add(padding(len(elems), i))
+				elems = slices.Grow(elems, more+1)
+			}
 			for len(elems) < i {
 				elems = append(elems, value.Null)
 			}

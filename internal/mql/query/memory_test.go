@@ -2,6 +2,9 @@ package query
 
 import (
 	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // passing streams documents, and overwrites each once the next one is asked for.
@@ -109,4 +113,52 @@ func TestWhatAStageMakesTakesNoMoreMemoryThanItsLength(t *testing.T) {
 			require.NoError(t, doc.Validate(), "%v", stages)
 		}
 	}
+}
+
+// A short update that asks for a huge document fails before the document is made.
+func TestAnUpdateIsRefusedBeforeItTakesTheMemory(t *testing.T) {
+	arrays, paths, long := bson.D{}, bson.D{}, strings.Repeat("x", 1<<20)
+	for i := range 20 {
+		arrays = append(arrays, bson.E{Key: fmt.Sprintf("a%d", i), Value: bson.A{}})
+		paths = append(paths, bson.E{Key: fmt.Sprintf("a%d.%d", i, maxPadding), Value: 1})
+	}
+	elements := bson.D{{Key: "a", Value: slices.Repeat([]bson.D{{}}, 2000)}}
+	for name, c := range map[string]struct{ doc, set bson.D }{
+		"padding":        {arrays, paths},
+		"long values":    {elements, bson.D{{Key: "a.$[]", Value: long}}},
+		"long values in": {elements, bson.D{{Key: "a.$[].s", Value: long}}},
+		"long names":     {elements, bson.D{{Key: "a.$[]." + long, Value: 1}}},
+	} {
+		u, err := CompileUpdate(marshal(t, bson.D{{Key: "$set", Value: c.set}}), nil)
+		require.NoError(t, err)
+		doc := marshal(t, c.doc)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err = u.Apply(doc, ApplyContext{Positional: -1})
+		runtime.ReadMemStats(&after)
+		require.Equal(t, mongoerr.BSONObjectTooLarge, mongoerr.Code(err), "%s: %v", name, err)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(300<<20), name)
+	}
+}
+
+func TestPaddingIsAsLongAsItIsCounted(t *testing.T) {
+	for _, n := range []int{0, 1, 10, 11, 99, 100, 101, 12_345} {
+		for _, from := range []int{0, 1, 9, 10, 11, 100, 5000} {
+			if from > n {
+				continue
+			}
+			nulls := func(n int) int {
+				vs := make([]bson.RawValue, n)
+				for i := range vs {
+					vs[i] = value.Null
+				}
+				return len(value.Array(vs).Value)
+			}
+			require.Equal(t, nulls(n)-nulls(from), padding(from, n), "%d to %d", from, n)
+		}
+	}
+	u, err := CompileUpdate(marshal(t, bson.D{{Key: "$set", Value: bson.D{{Key: fmt.Sprintf("a.%d", maxPadding), Value: 1}}}}), nil)
+	require.NoError(t, err)
+	_, _, err = u.Apply(marshal(t, bson.D{{Key: "a", Value: bson.A{}}}), ApplyContext{Positional: -1})
+	require.NoError(t, err, "that one fits")
 }

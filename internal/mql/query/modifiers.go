@@ -130,12 +130,11 @@ func parseCurrentDate(n *node, v bson.RawValue) modifier {
 		need(kind == "date" || kind == "timestamp", "$type of $currentDate must be 'date' or 'timestamp' for %s", n.path)
 	}
 	return func(e *env, n *node, _ bson.RawValue, at place) change {
-		now := timestamp(e.ctx.Timestamp)
-		if kind == "date" {
-			b := binary.LittleEndian.AppendUint64(nil, uint64(e.ctx.Now))
-			now = bson.RawValue{Type: bson.TypeDateTime, Value: b}
+		if kind == "timestamp" {
+			return created(n, at, e.ctx.tick())
 		}
-		return created(n, at, now)
+		b := binary.LittleEndian.AppendUint64(nil, uint64(e.ctx.Now))
+		return created(n, at, bson.RawValue{Type: bson.TypeDateTime, Value: b})
 	}
 }
 

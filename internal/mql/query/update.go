@@ -12,10 +12,10 @@ import (
 
 // ApplyContext is what an update needs to know beside the document.
 type ApplyContext struct {
-	Insert     bool           // the document is being inserted: $setOnInsert works
-	Positional int            // what `$` stands for (MatchPositional); -1 for nothing
-	Now        bson.DateTime  // of $currentDate
-	Timestamp  bson.Timestamp // of $currentDate with {$type: "timestamp"}
+	Insert     bool                  // the document is being inserted: $setOnInsert works
+	Positional int                   // what `$` stands for (MatchPositional); -1 for nothing
+	Now        bson.DateTime         // of $currentDate
+	Timestamp  func() bson.Timestamp // of $currentDate with {$type: "timestamp"}: each gets another; nil for the empty one
 }
 
 // Update is a compiled update. It may be applied to any number of documents,
@@ -99,12 +99,20 @@ func (u *Update) replace(doc bson.Raw, ctx ApplyContext) bson.Raw {
 	if has {
 		id = newID
 	}
-	return idFirst(id, u.replacement, ctx.Timestamp)
+	return idFirst(id, u.replacement, ctx)
+}
+
+// tick is the time for one field.
+func (c ApplyContext) tick() bson.RawValue {
+	if c.Timestamp == nil {
+		return timestamp(bson.Timestamp{})
+	}
+	return timestamp(c.Timestamp())
 }
 
 // idFirst is doc beginning with id, if there is one; an empty timestamp at its top
-// becomes now.
-func idFirst(id bson.RawValue, doc bson.Raw, now bson.Timestamp) bson.Raw {
+// becomes that of ctx.
+func idFirst(id bson.RawValue, doc bson.Raw, ctx ApplyContext) bson.Raw {
 	size := len(doc)
 	if _, has := value.Lookup(doc, "_id"); !has && id.Type != 0 {
 		size += len("_id") + 2 + len(id.Value)
@@ -117,7 +125,7 @@ func idFirst(id bson.RawValue, doc bson.Raw, now bson.Timestamp) bson.Raw {
 		switch {
 		case string(it.Key) == "_id":
 		case value.Identical(it.Value, timestamp(bson.Timestamp{})):
-			dst = value.AppendElement(dst, string(it.Key), timestamp(now))
+			dst = value.AppendElement(dst, string(it.Key), ctx.tick())
 		default:
 			dst = append(dst, it.Element()...)
 		}
@@ -140,7 +148,7 @@ func (u *Update) Upsert(f *Filter, ctx ApplyContext) (doc bson.Raw, err error) {
 		return nil, err
 	}
 	if id, ok := value.Lookup(doc, "_id"); ok && firstKey(value.Document(doc)) != "_id" {
-		doc = idFirst(id, doc, bson.Timestamp{})
+		doc = idFirst(id, doc, ApplyContext{})
 	}
 	return doc, nil
 }

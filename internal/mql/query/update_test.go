@@ -86,7 +86,7 @@ func TestUpdatesChangeDocumentsAsMongoDBs(t *testing.T) {
 		u, err := CompileUpdate(raw(t, c[1]), raws(t, c[3]))
 		got, modified := bson.Raw(nil), false
 		if err == nil {
-			got, modified, err = u.Apply(doc, ApplyContext{Positional: 1, Now: 7, Timestamp: bson.Timestamp{T: 8, I: 9}})
+			got, modified, err = u.Apply(doc, ApplyContext{Positional: 1, Now: 7, Timestamp: func() bson.Timestamp { return bson.Timestamp{T: 8, I: 9} }})
 		}
 		require.Equal(t, raw(t, c[0]), doc, "the document handed in is left alone: %s", line)
 		if code, fails := strconv.Atoi(want); fails == nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -118,7 +119,7 @@ func (a *app) bench(ctx context.Context, b *benchFlags) (err error) {
 	if b.URI != "" {
 		a.say("the bench makes the database %s and drops it afterwards", b.Database)
 	}
-	watch := benchWatch{app: a}
+	watch := &benchWatch{app: a}
 	b.OnProgress = watch.step
 	t := newTable(bench.Headings...)
 	began := a.clock().Monotonic()
@@ -146,17 +147,19 @@ func (a *app) bench(ctx context.Context, b *benchFlags) (err error) {
 	return err
 }
 
-// benchWatch shows how far a step is.
+// benchWatch shows how far a step is. Several goroutines may call it.
 type benchWatch struct {
 	app  *app
+	mu   sync.Mutex
 	bar  *progressbar.ProgressBar // nil between two steps
 	what string
 }
 
-// step is called by several goroutines, but never by two at once for a new step.
 func (w *benchWatch) step(scenario, step string, done, total int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if what := scenario + " " + step; what != w.what || w.bar == nil {
-		w.end()
+		w.finish()
 		w.what, w.bar = what, w.app.bar(int64(total), what)
 	}
 	_ = w.bar.Set(min(done, total)) // what it draws is not the result
@@ -164,6 +167,12 @@ func (w *benchWatch) step(scenario, step string, done, total int) {
 
 // end takes the bar away.
 func (w *benchWatch) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.finish()
+}
+
+func (w *benchWatch) finish() {
 	if w.bar != nil {
 		_ = w.bar.Finish() // what it draws is not the result
 		w.bar = nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,6 +61,22 @@ func TestBenchPrintsATableAndAProfile(t *testing.T) {
 	st, err := os.Stat(profile)
 	require.NoError(t, err)
 	require.Positive(t, st.Size())
+}
+
+func TestProgressOfABenchComesFromSeveralGoroutines(t *testing.T) {
+	var shown lockedBuffer
+	watch := &benchWatch{app: &app{Process: Process{Stderr: &shown, StderrTerminal: true}}}
+	var steps sync.WaitGroup
+	for _, step := range []string{"sending", "inserting"} {
+		steps.Go(func() {
+			for i := range 200 {
+				watch.step("paced/1", step, i, 200)
+			}
+		})
+	}
+	steps.Wait()
+	watch.end()
+	require.Contains(t, shown.String(), "paced/1 sending")
 }
 
 func TestBenchOnAFileRemovesIt(t *testing.T) {

@@ -40,10 +40,10 @@ type benchFlags struct {
 }
 
 func (b *benchFlags) register(f *pflag.FlagSet) {
-	f.IntVar(&b.Tasks, "tasks", 0, "number of tasks; the default depends on the scenario")
-	f.IntVar(&b.Processes, "processes", 0, "worker processes where there are several; defaults to 4 for fleet, 8 for paced, 10 for idle")
-	f.IntVar(&b.Concurrency, "concurrency", 0, "executions at once in each process; in send, senders at once; defaults to 100")
-	spanVar(f, &b.Duration, "duration", 0, "how long paced, steady and idle take, archive before and after, and each part of periodic; defaults to 30s, 5m, 3m, 30s, and 30s or 1m")
+	f.IntVar(&b.Tasks, "tasks", 0, "number of tasks, in steady of the raw writes only, in limited of the backlog; the default depends on the scenario")
+	f.IntVar(&b.Processes, "processes", 0, "worker processes of fleet, paced, limited and idle; defaults to 4, 8, 4 and 10")
+	f.IntVar(&b.Concurrency, "concurrency", 0, "executions at once in each process; in send, senders at once; in pull, of the worker in the process; defaults to 100")
+	spanVar(f, &b.Duration, "duration", 0, "how long paced without --tasks, steady and idle take, archive before and after, and each part of periodic and plan that waits; defaults to 30s, 5m, 3m, 30s, and 30s or 1m")
 	f.Float64Var(&b.Rate, "rate", 0, "tasks a second of paced; defaults to 100")
 	f.IntVar(&b.ArgsBytes, "args-bytes", 0, "size of each task's arguments; defaults to 100")
 	f.IntVar(&b.Later, "later", 0, "tasks that are not due beside those of delayed; defaults to 1000000")

@@ -292,8 +292,7 @@ func programEnv(environ []string) []string {
 	return out
 }
 
-// untilEOF ends the context when r does. The goroutine that reads ends with r; there is
-// no other way to stop a read of stdin.
+// untilEOF ends the context when r does.
 func untilEOF(ctx context.Context, r io.Reader) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

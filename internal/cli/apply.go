@@ -114,12 +114,12 @@ func applyDocs[F, S any](ctx context.Context, a *app, k applier[F, S], docs []fo
 		if !dry && len(c.lines) > 0 {
 			a.touches(ctx, k.thing(c.Form))
 			if after, err = written(ctx, k, c); err != nil {
-				return err
+				return a.partly(err, i, map[string]any{things: views[:i], "dry_run": dry})
 			}
 		}
 		view, line, more, err := k.show(ctx, c, after, o)
 		if err != nil {
-			return c.Locate(err)
+			return a.partly(c.Locate(err), i, map[string]any{things: views[:i], "dry_run": dry})
 		}
 		if views[i] = view; a.asJSON() {
 			continue

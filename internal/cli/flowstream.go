@@ -209,18 +209,19 @@ func (f *flowsCommand) appendAll(ctx context.Context, scene, group string, about
 		}
 	}
 	ids := []string{}
+	id, _ := flowspec.StreamID(scene, group)
 	for some := range slices.Chunk(nodes, perAppend) {
 		appended, err := c.flows.Append(ctx, scene, group, some...)
 		if err != nil {
 			if len(ids) > 0 {
-				f.say("%s were appended before that", human.Plural(len(ids), "node", "nodes"))
+				f.say("the first %d nodes were appended before this error, the last of them with the id %s:", len(ids), ids[len(ids)-1])
 			}
-			return err
+			return f.partly(err, len(ids), view.Appended{Stream: id, Nodes: ids})
 		}
 		ids = append(ids, appended...)
 	}
 	if err := c.flows.Flush(ctx); err != nil {
-		return err
+		return f.partly(err, len(ids), view.Appended{Stream: id, Nodes: ids})
 	}
 	var types []string
 	for i := range nodes {
@@ -229,7 +230,6 @@ func (f *flowsCommand) appendAll(ctx context.Context, scene, group string, about
 		}
 	}
 	f.warnUnserved(ctx, c, types)
-	id, _ := flowspec.StreamID(scene, group)
 	text := fmt.Sprintf("%s  %s are in the stream\n", id, human.Plural(len(ids), "node", "nodes"))
 	if len(ids) == 1 {
 		text = fmt.Sprintf("%s  %s is in the stream\n", id, ids[0])

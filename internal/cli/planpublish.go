@@ -146,7 +146,7 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 	for some := range slices.Chunk(specs, maxPublished) {
 		docs, err := c.plans.PublishMany(ctx, some)
 		if err != nil {
-			return err
+			return p.partly(err, len(views), map[string]any{"plans": views})
 		}
 		for _, doc := range docs {
 			if doc.Created {

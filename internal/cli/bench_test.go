@@ -171,8 +171,9 @@ func TestBenchScaleEstimatesTheFleetsOfTheDocsOrTheGivenOne(t *testing.T) {
 	r := s.ok("bench", "scale", "--workers", "300", "--rate", "2", "--takes", "10s")
 	require.Regexp(t, `(?m)^WORKERS +300$`, r.stdout)
 	require.Regexp(t, `(?m)^waiting, executing +10,000, 20$`, r.stdout)
-	require.NotEqual(t, r.stdout, s.ok("bench", "scale", "--workers", "300", "--rate", "2", "--takes", "10s", "--subscriptions", "9").stdout)
+	require.NotEqual(t, r.stdout, s.ok("bench", "scale", "--workers", "300", "--rate", "2", "--takes", "10s", "--subscriptions", "4").stdout)
 	s.fails(ExitUsage, []string{"--workers is 0; want 1 to 10000", "--takes is 9000h0m0s; want up to 168h0m0s"}, "bench", "scale", "--workers", "0", "--takes", "9000h")
+	s.fails(ExitUsage, []string{"--subscriptions is 5; want 0 to 4"}, "bench", "scale", "--subscriptions", "5")
 	s.fails(ExitUsage, []string{"--stored is 10, fewer than wait and execute (5 and 20)"}, "bench", "scale", "--stored", "10", "--waiting", "5", "--rate", "2", "--takes", "10s")
 	var fleets []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(s.ok("bench", "scale", "--workers", "20", "-o", "json").stdout), &fleets))

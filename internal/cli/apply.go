@@ -82,7 +82,7 @@ func checkDocs[F, S any](k applier[F, S], docs []form.Doc[F]) error {
 		errs = append(errs, d.Locate(k.check(d.Form)))
 		id := k.id(d.Form)
 		if before, twice := seen[id]; twice {
-			errs = append(errs, usage("%s: %s is there before, at %s", d.Where(), id, before))
+			errs = append(errs, usage("%s: %s is defined twice, first at %s", d.Where(), id, before))
 		}
 		seen[id] = d.Where()
 	}

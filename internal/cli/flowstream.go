@@ -35,17 +35,17 @@ line is invalid, nothing is appended. An append to a closed stream is refused (e
 
 ` + streamCallbackHelp
 
-const streamCallbackHelp = `--callback sets who is called about the stream, as JSON: error for each node that is PENDING, success
-when the stream is closed. It stays set. {} removes it:
+const streamCallbackHelp = `--callback sets the receivers of the stream's callbacks, as JSON: error for each node that is PENDING,
+success when the stream is closed. The setting persists. {} removes it:
 
   {"error": {"url": "https://example.org/alarm"}, "success": {"url": "https://example.org/closed"},
    "security": {"type": "aksk", "ak": "me", "sk": "..."}}`
 
-// callbackFlags say who is called about a stream.
+// callbackFlags are the receivers of the callbacks of a stream.
 type callbackFlags struct{ callback, ext string }
 
 func (c *callbackFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.callback, "callback", "", "who is called about the stream, as JSON; @FILE reads it from a file; defaults to no change")
+	cmd.Flags().StringVar(&c.callback, "callback", "", "receivers of the stream's callbacks, as JSON; @FILE reads it from a file; defaults to no change")
 	cmd.Flags().StringVar(&c.ext, "ext", "", "JSON value that these calls contain; @FILE reads it from a file")
 }
 

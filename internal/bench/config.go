@@ -24,10 +24,10 @@ type Config struct {
 	// Database that is made and dropped; one that exists is refused.
 	Database string
 
-	Tasks       int
-	Processes   int           // of the scenarios that have several
+	Tasks       int           // in steady, of the raw writes only; in limited, of the backlog
+	Processes   int           // of fleet, paced, limited and idle
 	Concurrency int           // of each process; in send, senders at once. Defaults to 100.
-	Duration    time.Duration // of paced, steady and idle
+	Duration    time.Duration // of paced without Tasks, steady, idle, archive, periodic and plan
 	Rate        float64       // of paced, in tasks a second. Defaults to 100.
 	ArgsBytes   int           // padding in each task's arguments
 	// Later and Others are how many tasks that are not due, or meant for other workers,
@@ -95,7 +95,7 @@ func (c *Config) Validate() error {
 	for _, f := range c.partial() {
 		for _, s := range c.Scenarios {
 			if !slices.Contains(f.users, s) {
-				errs = append(errs, input.Invalid(f.name, "is not used by %s; it is for %s", s, strings.Join(f.users, ", ")))
+				errs = append(errs, input.Invalid(f.name, "is not used by %s; it is for %s", c.user(f.name, s), strings.Join(f.users, ", ")))
 			}
 		}
 	}
@@ -129,13 +129,23 @@ type partial struct {
 
 // partial returns the settings that were given and that only some scenarios use.
 func (c *Config) partial() (given []partial) {
+	drains := []string{"preloaded", "fleet"}
+	timed := []string{"paced", "steady", "idle", "archive", "periodic", "plan"}
+	if c.Tasks != 0 {
+		timed = timed[1:] // their number says how long paced takes
+	}
 	for _, f := range []struct {
 		given bool
 		partial
 	}{
+		{c.Tasks != 0, partial{"--tasks", without("idle")}},
+		{c.Processes != 0, partial{"--processes", []string{"fleet", "paced", "limited", "idle"}}},
+		{c.Concurrency != 0, partial{"--concurrency", without("takeover")}},
+		{c.Duration != 0, partial{"--duration", timed}},
+		{c.ArgsBytes != 0, partial{"--args-bytes", without("idle")}},
 		{c.Results, partial{"--results", []string{"preloaded", "fleet", "delayed"}}},
-		{c.RTT != 0, partial{"--rtt", []string{"preloaded", "fleet"}}},
-		{c.Against != "", partial{"--against", []string{"preloaded", "fleet"}}},
+		{c.RTT != 0, partial{"--rtt", drains}},
+		{c.Against != "", partial{"--against", drains}},
 		{c.Rate != 0, partial{"--rate", []string{"paced"}}},
 		{c.Later != 0, partial{"--later", []string{"delayed"}}},
 		{c.Others != 0, partial{"--others", []string{"delayed"}}},
@@ -145,6 +155,19 @@ func (c *Config) partial() (given []partial) {
 		}
 	}
 	return given
+}
+
+// user names a scenario that does not use a setting, as it is configured.
+func (c *Config) user(setting, scenario string) string {
+	if setting == "--duration" && scenario == "paced" {
+		return "paced with --tasks"
+	}
+	return scenario
+}
+
+// without returns all scenarios but one.
+func without(name string) []string {
+	return slices.DeleteFunc(Names(), func(s string) bool { return s == name })
 }
 
 // Warnings says which settings some scenarios of a run of all do not use. If scenarios are named,

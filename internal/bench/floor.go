@@ -68,13 +68,13 @@ func (r *run) measureFloor(ctx context.Context, n int, every time.Duration) erro
 	return r.floor.Await(ctx, func() bool { return len(r.floor.sent) >= n })
 }
 
-// insertPaced inserts each document at its time, however long the one before takes.
+// insertPaced inserts each document at its time, however long the one before takes. The progress that is shown is that
+// of the sends beside it.
 func (r *run) insertPaced(ctx context.Context, n int, every time.Duration) error {
 	w, err := newRawWriter(r.db.DB, false, time.UnixMilli(r.cfg.Clock.Now().UnixMilli()))
 	if err != nil {
 		return err
 	}
-	show := r.progress("inserting at the pace")
 	var inserts errgroup.Group
 	began := r.cfg.Clock.Monotonic()
 	for i := range n {
@@ -90,7 +90,6 @@ func (r *run) insertPaced(ctx context.Context, n int, every time.Duration) error
 			}
 			return w.insert(ctx, []rawTask{task})
 		})
-		show(i+1, n)
 	}
 	return cmp.Or(inserts.Wait(), context.Cause(ctx))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -30,10 +31,16 @@ func config(t *testing.T, scenarios ...string) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{
+	c := Config{
 		Scenarios: scenarios, Database: "bench_test", Tasks: 60, Processes: 2, Concurrency: 5,
 		Executable: self, WorkerEnv: append(os.Environ(), asWorker+"=1"),
 	}
+	for _, p := range c.partial() {
+		if !slices.Contains(p.users, scenarios[0]) {
+			*map[string]*int{"--tasks": &c.Tasks, "--processes": &c.Processes, "--concurrency": &c.Concurrency}[p.name] = 0
+		}
+	}
+	return c
 }
 
 // all runs a bench to its end.

@@ -63,7 +63,7 @@ func tickLateness(c *Config) part {
 			}
 			err = errors.Join(err, r.awaitEnds(ctx, "ending", n)) // and they run
 			tasks := len(r.late)
-			r.res.measured(tasks, last.Sub(from))
+			r.res.measured(tasks, max(last.Sub(from), time.Duration(tasks)*time.Second/time.Duration(rules))) // a tick stands for its second
 			if each := (&spent{tasks: tasks, cpu: cpuTime() - cpu}).cpuEach(); each != nil {
 				r.note("processor time a tick: engine and server %.0f µs, worker %.0f µs", *each, float64(r.crew.totals().CPU-theirs)/1e3/float64(tasks))
 			}

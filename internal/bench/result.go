@@ -20,6 +20,7 @@ type Result struct {
 	Tasks       int    `json:"tasks"`  // that ended; in send, that were stored
 	Processes   int    `json:"processes"`
 	Concurrency int    `json:"concurrency"`
+	Partial     bool   `json:"partial"` // ended before its end
 
 	TasksPerSecond *float64 `json:"tasks_per_second"`
 	RawPerSecond   *float64 `json:"raw_per_second"` // the same writes without the product
@@ -44,7 +45,6 @@ type Result struct {
 
 	BytesPerTask *float64 `json:"-"` // on the wire, both directions
 	Notes        []string `json:"-"` // what the fields cannot say
-	Partial      bool     `json:"-"` // ended before its end
 }
 
 // Latency is percentiles in milliseconds.

@@ -152,6 +152,7 @@ func TestPeriodicMeasuresHowLateTicksAreAndWhatRulesCost(t *testing.T) {
 	out := all(t, c)
 	require.Len(t, out, 3)
 	require.Equal(t, 2*60, out["periodic/ticks"].Tasks, "each tick has one task")
+	require.LessOrEqual(t, *out["periodic/ticks"].TasksPerSecond, 60.0, "a rule of every second has one tick a second")
 	require.NotNil(t, out["periodic/ticks"].Latency)
 	require.Positive(t, out["periodic/ticks"].Latency.Max, "the slowest is later than the two clocks differ")
 	for _, name := range []string{"periodic/one", "periodic/many"} {
@@ -225,7 +226,7 @@ func TestJSONHasTheAgreedFields(t *testing.T) {
 	r := Result{Scenario: "idle/1", Engine: "embedded memory", Processes: 1, Concurrency: 100, Notes: []string{"n"}, Partial: true}
 	out, err := json.Marshal(r)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"scenario":"idle/1","engine":"embedded memory","tasks":0,"processes":1,"concurrency":100,
+	require.JSONEq(t, `{"scenario":"idle/1","engine":"embedded memory","tasks":0,"processes":1,"concurrency":100,"partial":true,
 		"tasks_per_second":null,"raw_per_second":null,"ratio":null,"round_trips_per_task":null,
 		"claims_attempted_per_won":null,"latency_ms":null,"commands":{},"finds":null,"claims":null,"ends":null,
 		"server_cpu_us_per_task":null,"client_cpu_us_per_task":null,"keys_examined_per_task":null,"docs_examined_per_task":null}`, string(out))

@@ -82,7 +82,7 @@ func checkDocs[F, S any](k applier[F, S], docs []form.Doc[F]) error {
 		errs = append(errs, d.Locate(k.check(d.Form)))
 		id := k.id(d.Form)
 		if before, twice := seen[id]; twice {
-			errs = append(errs, usage("%s: %s is there before, at %s", d.Where(), id, before))
+			errs = append(errs, usage("%s: %s is defined twice, first at %s", d.Where(), id, before))
 		}
 		seen[id] = d.Where()
 	}
@@ -114,12 +114,12 @@ func applyDocs[F, S any](ctx context.Context, a *app, k applier[F, S], docs []fo
 		if !dry && len(c.lines) > 0 {
 			a.touches(ctx, k.thing(c.Form))
 			if after, err = written(ctx, k, c); err != nil {
-				return err
+				return a.partly(err, i, map[string]any{things: views[:i], "dry_run": dry})
 			}
 		}
 		view, line, more, err := k.show(ctx, c, after, o)
 		if err != nil {
-			return c.Locate(err)
+			return a.partly(c.Locate(err), i, map[string]any{things: views[:i], "dry_run": dry})
 		}
 		if views[i] = view; a.asJSON() {
 			continue

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -39,10 +40,10 @@ type benchFlags struct {
 }
 
 func (b *benchFlags) register(f *pflag.FlagSet) {
-	f.IntVar(&b.Tasks, "tasks", 0, "number of tasks; the default depends on the scenario")
-	f.IntVar(&b.Processes, "processes", 0, "worker processes where there are several; defaults to 4 for fleet, 8 for paced, 10 for idle")
-	f.IntVar(&b.Concurrency, "concurrency", 0, "executions at once in each process; in send, senders at once; defaults to 100")
-	spanVar(f, &b.Duration, "duration", 0, "how long paced, steady and idle take, archive before and after, and each part of periodic; defaults to 30s, 5m, 3m, 30s, and 30s or 1m")
+	f.IntVar(&b.Tasks, "tasks", 0, "number of tasks, in steady of the raw writes only, in limited of the backlog; the default depends on the scenario")
+	f.IntVar(&b.Processes, "processes", 0, "worker processes of fleet, paced, limited and idle; defaults to 4, 8, 4 and 10")
+	f.IntVar(&b.Concurrency, "concurrency", 0, "executions at once in each process; in send, senders at once; in pull, of the worker in the process; defaults to 100")
+	spanVar(f, &b.Duration, "duration", 0, "how long paced without --tasks, steady and idle take, archive before and after, and each part of periodic and plan that waits; defaults to 30s, 5m, 3m, 30s, and 30s or 1m")
 	f.Float64Var(&b.Rate, "rate", 0, "tasks a second of paced; defaults to 100")
 	f.IntVar(&b.ArgsBytes, "args-bytes", 0, "size of each task's arguments; defaults to 100")
 	f.IntVar(&b.Later, "later", 0, "tasks that are not due beside those of delayed; defaults to 1000000")
@@ -118,7 +119,7 @@ func (a *app) bench(ctx context.Context, b *benchFlags) (err error) {
 	if b.URI != "" {
 		a.say("the bench makes the database %s and drops it afterwards", b.Database)
 	}
-	watch := benchWatch{app: a}
+	watch := &benchWatch{app: a}
 	b.OnProgress = watch.step
 	t := newTable(bench.Headings...)
 	began := a.clock().Monotonic()
@@ -146,17 +147,19 @@ func (a *app) bench(ctx context.Context, b *benchFlags) (err error) {
 	return err
 }
 
-// benchWatch shows how far a step is.
+// benchWatch shows how far a step is. Several goroutines may call it.
 type benchWatch struct {
 	app  *app
+	mu   sync.Mutex
 	bar  *progressbar.ProgressBar // nil between two steps
 	what string
 }
 
-// step is called by several goroutines, but never by two at once for a new step.
 func (w *benchWatch) step(scenario, step string, done, total int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if what := scenario + " " + step; what != w.what || w.bar == nil {
-		w.end()
+		w.finish()
 		w.what, w.bar = what, w.app.bar(int64(total), what)
 	}
 	_ = w.bar.Set(min(done, total)) // what it draws is not the result
@@ -164,6 +167,12 @@ func (w *benchWatch) step(scenario, step string, done, total int) {
 
 // end takes the bar away.
 func (w *benchWatch) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.finish()
+}
+
+func (w *benchWatch) finish() {
 	if w.bar != nil {
 		_ = w.bar.Finish() // what it draws is not the result
 		w.bar = nil

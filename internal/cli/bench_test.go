@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,9 +33,9 @@ func TestBenchPrintsOneObjectForEachPart(t *testing.T) {
 	for line := range strings.Lines(r.stdout) {
 		var fields map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal([]byte(line), &fields), line)
-		require.Len(t, fields, 19, line)
+		require.Len(t, fields, 20, line)
 		for _, f := range []string{
-			"scenario", "engine", "tasks", "processes", "concurrency", "tasks_per_second", "raw_per_second", "ratio",
+			"scenario", "engine", "tasks", "processes", "concurrency", "partial", "tasks_per_second", "raw_per_second", "ratio",
 			"round_trips_per_task", "claims_attempted_per_won", "latency_ms", "commands",
 			"finds", "claims", "ends", "server_cpu_us_per_task", "client_cpu_us_per_task", "keys_examined_per_task", "docs_examined_per_task",
 		} {
@@ -60,6 +61,22 @@ func TestBenchPrintsATableAndAProfile(t *testing.T) {
 	st, err := os.Stat(profile)
 	require.NoError(t, err)
 	require.Positive(t, st.Size())
+}
+
+func TestProgressOfABenchComesFromSeveralGoroutines(t *testing.T) {
+	var shown lockedBuffer
+	watch := &benchWatch{app: &app{Process: Process{Stderr: &shown, StderrTerminal: true}}}
+	var steps sync.WaitGroup
+	for _, step := range []string{"sending", "inserting"} {
+		steps.Go(func() {
+			for i := range 200 {
+				watch.step("paced/1", step, i, 200)
+			}
+		})
+	}
+	steps.Wait()
+	watch.end()
+	require.Contains(t, shown.String(), "paced/1 sending")
 }
 
 func TestBenchOnAFileRemovesIt(t *testing.T) {
@@ -92,6 +109,7 @@ func TestInterruptedBenchSaysWhatItMeasured(t *testing.T) {
 	require.Equal(t, ExitInterrupted, r.code, r.stderr)
 	require.Contains(t, errs.String(), "mscheduler: interrupted\n")
 	require.Contains(t, out.String(), `"scenario":"steady"`)
+	require.Contains(t, out.String(), `"partial":true`)
 	require.NotContains(t, strings.Join(s.databasesOf(), " "), "mscheduler_bench_")
 }
 
@@ -131,6 +149,13 @@ func TestBenchNamesWhatIsWrong(t *testing.T) {
 		{[]string{"paced", "--against", os.Args[0]}, "--against is not used by paced"},
 		{[]string{"idle", "--results"}, "--results is not used by idle; it is for preloaded, fleet, delayed"},
 		{[]string{"fleet", "--later", "1"}, "--later is not used by fleet"},
+		{[]string{"idle", "--tasks", "9"}, "--tasks is not used by idle; it is for preloaded, fleet, paced"},
+		{[]string{"idle", "--args-bytes", "9"}, "--args-bytes is not used by idle"},
+		{[]string{"steady", "plan", "--processes", "2"}, "--processes is not used by steady; it is for fleet, paced, limited, idle"},
+		{[]string{"send", "--duration", "1s"}, "--duration is not used by send; it is for paced, steady, idle, archive, periodic, plan"},
+		{[]string{"paced", "--duration", "1s", "--tasks", "9"}, "--duration is not used by paced with --tasks; it is for steady"},
+		{[]string{"takeover", "--concurrency", "9"}, "--concurrency is not used by takeover; it is for preloaded"},
+		{[]string{"--duration", "1s", "--tasks", "9", "--database", "a b"}, "--duration is used by steady, idle, archive, periodic, plan only"},
 		{[]string{"--rtt", "5ms", "--database", "a b"}, "--rtt is used by preloaded, fleet only"},
 		{[]string{"--database", "a b"}, `--database is "a b"`},
 		{[]string{"--uri", "http://x"}, "--uri is not a MongoDB URI"},
@@ -146,8 +171,9 @@ func TestBenchScaleEstimatesTheFleetsOfTheDocsOrTheGivenOne(t *testing.T) {
 	r := s.ok("bench", "scale", "--workers", "300", "--rate", "2", "--takes", "10s")
 	require.Regexp(t, `(?m)^WORKERS +300$`, r.stdout)
 	require.Regexp(t, `(?m)^waiting, executing +10,000, 20$`, r.stdout)
-	require.NotEqual(t, r.stdout, s.ok("bench", "scale", "--workers", "300", "--rate", "2", "--takes", "10s", "--subscriptions", "9").stdout)
+	require.NotEqual(t, r.stdout, s.ok("bench", "scale", "--workers", "300", "--rate", "2", "--takes", "10s", "--subscriptions", "4").stdout)
 	s.fails(ExitUsage, []string{"--workers is 0; want 1 to 10000", "--takes is 9000h0m0s; want up to 168h0m0s"}, "bench", "scale", "--workers", "0", "--takes", "9000h")
+	s.fails(ExitUsage, []string{"--subscriptions is 5; want 0 to 4"}, "bench", "scale", "--subscriptions", "5")
 	s.fails(ExitUsage, []string{"--stored is 10, fewer than wait and execute (5 and 20)"}, "bench", "scale", "--stored", "10", "--waiting", "5", "--rate", "2", "--takes", "10s")
 	var fleets []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(s.ok("bench", "scale", "--workers", "20", "-o", "json").stdout), &fleets))

@@ -39,7 +39,7 @@ func (a *app) benchScaleCommand() *cobra.Command {
 	spanVar(flags, &f.Takes, "takes", f.Takes, "how long a handler runs")
 	flags.IntVar(&f.ArgsBytes, "args-bytes", f.ArgsBytes, "size of each task's arguments")
 	flags.IntVar(&f.Cores, "cores", f.Cores, "processor cores of the server")
-	flags.IntVar(&f.Subscriptions, "subscriptions", f.Subscriptions, "change streams of dashboards and subscriptions")
+	flags.IntVar(&f.Subscriptions, "subscriptions", f.Subscriptions, "change streams of dashboards and subscriptions, at most four")
 	return cmd
 }
 

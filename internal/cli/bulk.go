@@ -21,8 +21,8 @@ const bulkHelp = `Inspect and stop bulk jobs, which change many tasks in the bac
 retry, update, resolve, release and redeliver start one with a filter and --background.
 
 A job is a task of type mscheduler.bulk. Any worker of mscheduler work or mscheduler serve runs
-it, page by page, and another one goes on where it was if the worker dies. It changes only tasks
-that were created before its start.`
+it, page by page, and another one continues where it stopped if the worker dies. It changes only
+tasks that were created before its start.`
 
 func (a *app) bulkCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bulk", Short: "Inspect and stop bulk jobs", Long: bulkHelp, Args: noArgs, RunE: group}

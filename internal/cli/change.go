@@ -189,7 +189,7 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 		t, err := r.apply(ctx, r.c, id, r.remarkText)
 		if err != nil {
 			if ctx.Err() != nil || failure.OfDatabase(err) {
-				return err
+				return r.partly(err, len(changed), map[string]any{"tasks": changed})
 			}
 			if first == nil {
 				first = err
@@ -293,7 +293,7 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 		r.counts(counts.Changed)
 		if err != nil {
 			r.say("%d of %d were %s before this error:", counts.Changed, n, r.Done)
-			return err
+			return r.partly(err, int(counts.Changed), counts)
 		}
 	}
 	text := fmt.Sprintf("%s %s", human.Plural(counts.Changed, "task", "tasks"), r.Done)

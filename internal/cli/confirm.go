@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -22,6 +24,9 @@ func (a *app) confirm(yes bool, question string) error {
 	}
 	if err != nil {
 		a.say("")
+	}
+	if errors.Is(err, context.Canceled) {
+		return coded(ExitInterrupted, "interrupted; nothing was changed")
 	}
 	return coded(ExitFailed, "nothing was changed")
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/view"
 )
 
-const flowListHelp = `List flows, the last changed first.
+const flowListHelp = `List flows, most recently changed first.
 
   RUNNING  a node may run
   PENDING  nothing runs, and a node waits for a person; see: mscheduler flow show
@@ -35,7 +35,7 @@ func (f *flowsCommand) list() *cobra.Command {
 	var status, tenant, key, after string
 	var limit int
 	cmd := &cobra.Command{
-		Use: "list", Short: "List flows, the last changed first", Args: noArgs, Long: flowListHelp,
+		Use: "list", Short: "List flows, most recently changed first", Args: noArgs, Long: flowListHelp,
 		Example: "  mscheduler flow list --status PENDING\n  mscheduler flow list --tenant acme --limit 1000 -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var wanted graph.Status

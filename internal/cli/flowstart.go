@@ -233,7 +233,7 @@ func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
 	for i := range specs {
 		doc, err := c.flows.Start(ctx, specs[i])
 		if err != nil {
-			return err
+			return f.partly(err, len(views), map[string]any{"flows": views})
 		}
 		if doc.Created {
 			f.made(audit.Thing{Kind: audit.Flow, ID: doc.ID})

@@ -35,17 +35,17 @@ line is invalid, nothing is appended. An append to a closed stream is refused (e
 
 ` + streamCallbackHelp
 
-const streamCallbackHelp = `--callback sets who is called about the stream, as JSON: error for each node that is PENDING, success
-when the stream is closed. It stays set. {} removes it:
+const streamCallbackHelp = `--callback sets the receivers of the stream's callbacks, as JSON: error for each node that is PENDING,
+success when the stream is closed. The setting persists. {} removes it:
 
   {"error": {"url": "https://example.org/alarm"}, "success": {"url": "https://example.org/closed"},
    "security": {"type": "aksk", "ak": "me", "sk": "..."}}`
 
-// callbackFlags say who is called about a stream.
+// callbackFlags are the receivers of the callbacks of a stream.
 type callbackFlags struct{ callback, ext string }
 
 func (c *callbackFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.callback, "callback", "", "who is called about the stream, as JSON; @FILE reads it from a file; defaults to no change")
+	cmd.Flags().StringVar(&c.callback, "callback", "", "receivers of the stream's callbacks, as JSON; @FILE reads it from a file; defaults to no change")
 	cmd.Flags().StringVar(&c.ext, "ext", "", "JSON value that these calls contain; @FILE reads it from a file")
 }
 
@@ -209,18 +209,19 @@ func (f *flowsCommand) appendAll(ctx context.Context, scene, group string, about
 		}
 	}
 	ids := []string{}
+	id, _ := flowspec.StreamID(scene, group)
 	for some := range slices.Chunk(nodes, perAppend) {
 		appended, err := c.flows.Append(ctx, scene, group, some...)
 		if err != nil {
 			if len(ids) > 0 {
-				f.say("%s were appended before that", human.Plural(len(ids), "node", "nodes"))
+				f.say("the first %d nodes were appended before this error, the last of them with the id %s:", len(ids), ids[len(ids)-1])
 			}
-			return err
+			return f.partly(err, len(ids), view.Appended{Stream: id, Nodes: ids})
 		}
 		ids = append(ids, appended...)
 	}
 	if err := c.flows.Flush(ctx); err != nil {
-		return err
+		return f.partly(err, len(ids), view.Appended{Stream: id, Nodes: ids})
 	}
 	var types []string
 	for i := range nodes {
@@ -229,7 +230,6 @@ func (f *flowsCommand) appendAll(ctx context.Context, scene, group string, about
 		}
 	}
 	f.warnUnserved(ctx, c, types)
-	id, _ := flowspec.StreamID(scene, group)
 	text := fmt.Sprintf("%s  %s are in the stream\n", id, human.Plural(len(ids), "node", "nodes"))
 	if len(ids) == 1 {
 		text = fmt.Sprintf("%s  %s is in the stream\n", id, ids[0])

@@ -17,7 +17,7 @@ answers 200. Use it as a container health check:
 
   mscheduler health http://127.0.0.1:9090/readyz
 
-It does not read the configuration file: a mistake there must not restart a process that lives.`
+It does not read the configuration file: a mistake there does not restart a healthy process.`
 
 // healthTimeout is how long the process may take to answer.
 const healthTimeout = 5 * time.Second

@@ -40,7 +40,7 @@ func TestPauseHoldsTasksBackUntilResume(t *testing.T) {
 	require.True(t, paused.All)
 	require.Equal(t, []string{}, paused.Types)
 	require.Regexp(t, `(?m)^paused: everything, and by name t\nt: the relay is down \(.+@.+, .+\)$`, s.ok("pause", "t", "--note", "the relay is down").stdout)
-	require.Contains(t, s.ok("doctor").stdout, "claiming is paused for all types (t: the relay is down)\n", "the note is that of one pause")
+	require.Contains(t, s.ok("doctor").stdout, "claiming is paused for all types, and for t by name (t: the relay is down)\n", "the note is that of one pause")
 	require.Regexp(t, `^paused: t\nt: the relay is down`, s.ok("resume", "--all").stdout, "what was paused by name stays")
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -95,6 +96,15 @@ func (a *app) result(v any, text string) error {
 		return a.printJSON(v)
 	}
 	return a.print(text)
+}
+
+// partly returns the error that ended a command on several things. Where JSON is wanted, it first prints what was done
+// to so many of them before; the text of each was printed when it was done.
+func (a *app) partly(err error, done int, v any) error {
+	if done == 0 || !a.asJSON() {
+		return err
+	}
+	return errors.Join(err, a.printJSON(v))
 }
 
 // resultTable prints the value where JSON or YAML is wanted, else the table, or that it has no rows.

@@ -26,7 +26,7 @@ func (a *app) pauseCommand() *cobra.Command {
 		}
 		return c.store.Control.Pause(ctx, all, types, note, whoami())
 	})
-	cmd.Flags().StringVar(&note, "note", "", "the reason, for those who look later")
+	cmd.Flags().StringVar(&note, "note", "", "the reason, shown to other operators")
 	return cmd
 }
 

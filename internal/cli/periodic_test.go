@@ -112,7 +112,7 @@ func TestAFileOfRulesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 		good + "name: x\ncron: '@daily'\ntype: a/b\ntimezone: Mars/One\noverlap: maybe\n": {
 			"types.yaml:7:7: type is", "types.yaml:8:11: timezone", `types.yaml:9:10: overlap is "maybe"`,
 		},
-		good + "name: good\ncron: '@daily'\ntype: t\n":                               {"types.yaml:5:1: good is there before, at ", "types.yaml:1:1"},
+		good + "name: good\ncron: '@daily'\ntype: t\n":                               {"types.yaml:5:1: good is defined twice, first at ", "types.yaml:1:1"},
 		good + "name: x\ncron: '@daily'\ntype: t\nend_at: soon\n":                    {`types.yaml:8:9: end_at is "soon"`},
 		good + "name: x\ncron: '@daily'\ntype: t\nend_at: 2020-01-01\n":              {"types.yaml:6:7: cron never fires before end_at"},
 		good + "name: x\ncron: '@daily'\ntype: http\nargs: {uri: y}\n":               {"types.yaml:8:", "args.uri"},

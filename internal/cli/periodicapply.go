@@ -30,7 +30,7 @@ anything is written: unknown fields first, and when there are none, the values.
                                 # second 0; @daily and the like; @every 90s. Given day and
                                 # weekday, one must match; both, if one begins with * (also */2)
   timezone: Europe/Berlin       # defaults to UTC
-  type: report                  # of the task that each tick sends, and its args;
+  type: report                  # type of the task that each tick sends, and its args;
   args: {to: ann}               # or instead of both http: {url, method, headers, body, timeout,
                                 # expect, mode, callback_timeout, callback_method}: a call,
                                 # which decides the run

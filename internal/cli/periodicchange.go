@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/internal/view"
@@ -35,7 +36,7 @@ func (r *rulesCommand) each(ctx context.Context, c *connection, names []string, 
 	for _, rule := range rules {
 		after, err := do(rule)
 		if err != nil {
-			return err
+			return r.partly(err, len(views), map[string]any{"rules": views})
 		}
 		views = append(views, viewOf(after))
 		if !r.asJSON() {
@@ -127,24 +128,46 @@ func (r *rulesCommand) delete() *cobra.Command {
 func (r *rulesCommand) cancel() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel RUN...", Short: "Cancel runs", Args: some("the ids of runs"),
-		Long: "Cancel runs by the ids that `periodic runs` prints. A waiting run is cancelled at once. For a\nrunning one the task is cancelled, and the run becomes CANCELED when the handler has returned.",
-		RunE: r.onDatabase(func(ctx context.Context, c *connection, args []string) error {
-			for _, run := range args {
-				if err := c.rules.Cancel(ctx, run); err != nil {
-					return err
-				}
-				if !r.asJSON() {
-					if err := r.print(run + "  cancel requested\n"); err != nil {
-						return err
-					}
-				}
-			}
-			if r.asJSON() {
-				return r.printJSON(map[string]any{"runs": args})
-			}
-			return nil
-		}),
+		Long: "Cancel runs by the ids that `periodic runs` prints. A waiting run is cancelled at once. For a\nrunning one the task is cancelled, and the run becomes CANCELED when the handler has returned.\nA run that neither runs nor waits is refused (exit code 5), and the others are cancelled.",
+		RunE: r.onDatabase(r.cancelRuns),
 	}
+}
+
+// cancelRuns cancels named runs; what one of them forbids does not stop the others.
+func (r *rulesCommand) cancelRuns(ctx context.Context, c *connection, runs []string) error {
+	cancelled := []string{}
+	var first error
+	for _, run := range runs {
+		if err := c.rules.Cancel(ctx, run); err != nil {
+			if ctx.Err() != nil || failure.OfDatabase(err) {
+				return r.partly(err, len(cancelled), map[string]any{"runs": cancelled})
+			}
+			if first == nil {
+				first = err
+			}
+			why := errorText(err)
+			if r.auditing != nil {
+				r.refuses(r.named(ctx, c, run).ID, why)
+			}
+			r.say("mscheduler: %s", why)
+			continue
+		}
+		cancelled = append(cancelled, run)
+		if !r.asJSON() {
+			if err := r.print(run + "  cancel requested\n"); err != nil {
+				return err
+			}
+		}
+	}
+	if r.asJSON() {
+		if err := r.printJSON(map[string]any{"runs": cancelled}); err != nil {
+			return err
+		}
+	}
+	if first != nil {
+		return quiet(exitCode(ctx, first))
+	}
+	return nil
 }
 
 func (r *rulesCommand) backfill() *cobra.Command {

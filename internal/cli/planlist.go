@@ -19,10 +19,10 @@ import (
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
-const planListHelp = `List plans, the last changed first.
+const planListHelp = `List plans, most recently changed first.
 
   RUNNING    its next step waits for its time, or runs
-  ERROR      a plan error: no step starts until: mscheduler plan reset
+  ERROR      stopped by a plan error; resume with: mscheduler plan reset
   FINISH     its last step has ended, or its last time has passed
   CANCELLED  by a person
 
@@ -43,7 +43,7 @@ func (p *plansCommand) list() *cobra.Command {
 	var status, name, after string
 	var limit int
 	cmd := &cobra.Command{
-		Use: "list", Short: "List plans, the last changed first", Args: noArgs, Long: planListHelp,
+		Use: "list", Short: "List plans, most recently changed first", Args: noArgs, Long: planListHelp,
 		Example: "  mscheduler plan list --status ERROR\n  mscheduler plan list --station report --over -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("status") {

@@ -40,7 +40,7 @@ The file has one plan per document, or lists of plans, as YAML or JSON; - is std
                                   # false: times that have passed are skipped
   messages: [sales, {top: 10}]    # arguments of each step: 1 to 1000 values, at most 240 KiB
   plan_exec_timeout: 5m           # lease of a step: it does not start again before that lapses
-  options: {retry: {max_errors: 3}}   # of the steps' tasks
+  options: {retry: {max_errors: 3}}   # options of the steps' tasks
 
 A plan also has tenant, request_id, caller, description (the topic of its results), priority and
 callback, whose success is called when the plan is FINISH, and whose error when it is ERROR.
@@ -146,7 +146,7 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 	for some := range slices.Chunk(specs, maxPublished) {
 		docs, err := c.plans.PublishMany(ctx, some)
 		if err != nil {
-			return err
+			return p.partly(err, len(views), map[string]any{"plans": views})
 		}
 		for _, doc := range docs {
 			if doc.Created {

@@ -106,6 +106,7 @@ func quiet(code int) error { return &codedError{code, nil} }
 // Run runs one command to its end and returns the exit code. The end of ctx is the
 // wish to stop, which every command obeys in its own way.
 func Run(ctx context.Context, p Process) int {
+	p.Stdin = &stdin{ctx: ctx, from: p.Stdin}
 	a := &app{Process: p}
 	defer a.close()
 	root := a.root()

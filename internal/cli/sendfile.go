@@ -91,6 +91,9 @@ func (s *sender) stream(ctx context.Context, in io.Reader) error {
 		}
 		line, long, read, rerr := readLine(r)
 		end := errors.Is(rerr, io.EOF)
+		if errors.Is(rerr, context.Canceled) {
+			return rerr
+		}
 		if rerr != nil && !end {
 			return errors.Join(fmt.Errorf("reading %s: %w", s.file, rerr), s.flush(ctx))
 		}

@@ -25,8 +25,9 @@ leave these to other processes.
 
 The dashboard is at /ui/. The API is under /api/v1 and describes itself at /api/v1/openapi.json. Requests need a token
 (mscheduler token create). Until the first token exists, serve binds to loopback addresses only,
-and everybody on this machine may do everything. /livez, /readyz and the page to try the API at
-/docs/, which has no data, answer without a token.
+and every request from this machine is allowed. With another --bind address it does not start
+until a token exists. /livez, /readyz and the page to try the API at /docs/, which has no data,
+answer without a token.
 
 --oidc-issuer accepts tokens of an identity provider, too, and maps their claims to roles and
 tenants. Then every request needs a token from the start.
@@ -158,7 +159,7 @@ func (a *app) serveAt(ctx context.Context, listener net.Listener, conn *connecti
 	serve := func(ctx context.Context) error { return a.answer(ctx, listener, api, f) }
 	a.saysWhere(f, listener.Addr())
 	if open {
-		a.say("there is no token: every program on this machine may do everything; to change that: mscheduler token create NAME --role admin")
+		a.say("no access token exists: every program on this machine has full access; to require tokens: mscheduler token create NAME --role admin")
 	}
 	if !f.noWorker {
 		return a.runWorker(ctx, conn, &f.workFlags, cfg, serve)

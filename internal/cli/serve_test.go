@@ -63,7 +63,7 @@ func (s *session) request(method, url, token, body string) (int, string) {
 func TestServeAnswersRequestsAndRunsTasks(t *testing.T) {
 	s := newSession(t)
 	url, errs, stop := s.serving("--allow-exec")
-	require.Contains(t, errs.String(), "there is no token")
+	require.Contains(t, errs.String(), "no access token exists")
 	status, text := s.request(http.MethodPost, url+"/api/v1/tasks", "", `{"type": "exec", "key": "k", "args": {"argv": ["true"]}}`)
 	require.Equal(t, http.StatusCreated, status, text)
 	_, text = s.request(http.MethodGet, url+"/api/v1/tasks/-/exec/k/wait", "", "")
@@ -93,7 +93,7 @@ func TestServeIsOpenToItsMachineOnlyUntilThereIsAToken(t *testing.T) {
 	s.fails(ExitUsage, []string{"--completion-addr"}, "serve", "--completion-addr", ":0")
 	token := strings.TrimSpace(s.ok("token", "create", "ops", "--role", "viewer").stdout)
 	url, errs, _ := s.serving("--no-worker", "--no-engines")
-	require.NotContains(t, errs.String(), "there is no token")
+	require.NotContains(t, errs.String(), "no access token exists")
 	status, _ := s.request(http.MethodGet, url+"/api/v1/tasks", "", "")
 	require.Equal(t, http.StatusUnauthorized, status)
 	status, text := s.request(http.MethodGet, url+"/api/v1/tasks", token, "")
@@ -147,7 +147,7 @@ func TestServeAcceptsTokensOfAnIdentityProvider(t *testing.T) {
 	s.env.OIDCIssuer, s.env.OIDCRoles, s.env.OIDCAudience = fakeissuer.URL, "viewer=staff, admin=root", "another"
 	url, errs, _ := s.serving("--no-worker", "--no-engines", "--bind", "0.0.0.0:0", "--oidc-jwks", keys,
 		"--oidc-audience", fakeissuer.Audience, "--oidc-role-claim", "groups", "--oidc-tenants-claim", "tenants")
-	require.NotContains(t, errs.String(), "there is no token", "not even while there is none")
+	require.NotContains(t, errs.String(), "no access token exists", "not even while there is none")
 	url = "http://127.0.0.1" + url[strings.LastIndex(url, ":"):]
 	status, _ := s.request(http.MethodGet, url+"/api/v1/tasks", "", "")
 	require.Equal(t, http.StatusUnauthorized, status)

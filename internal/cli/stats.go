@@ -20,7 +20,7 @@ import (
 
 const statsHelp = `Summarize by type what waits and runs, and what has ended within a window.
 
-DUE is the number of tasks that a worker may claim now, OLDEST since when one of them has waited.
+DUE is the number of tasks that a worker may claim now, OLDEST since when the oldest one has been due.
 DELAYED tasks are due later. ENDED counts the tasks that ended within the window, and FAILED those of
 them that failed or wait for a person. LATE is the time from the start time to the first claim, TOOK
 that of the execution that ended last: the median and the 95th percentile.

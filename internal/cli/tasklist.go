@@ -39,9 +39,9 @@ time, so the last sent tasks of a type come first.
 One page has --limit tasks. When there are more, stderr says how to get the next page;
 with -o json the field "next" is what to give to --after. --all lists them all.
 
-Ended tasks move to the history when their retention is over, and when their key lives
-again. --history lists those lives, too, as ID@GENERATION, which ` + "`task show`" + ` understands;
---history=only lists no others.`
+Ended tasks move to the history when their retention is over, and when a new life of their key
+begins. --history also lists these past lives, as ID@GENERATION, which ` + "`task show`" + ` understands;
+--history=only lists nothing else.`
 
 func (a *app) taskList() *cobra.Command {
 	var f listFlags

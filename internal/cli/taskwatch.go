@@ -20,7 +20,7 @@ const watchHelp = `Watch what happens to tasks anywhere in the fleet, as it happ
 Each line is one event: a task was sent, claimed, taken_over from a worker whose lease
 lapsed, made progress, was parked, released, failed and will be tried again, succeeded on
 one of several workers, is cancelling, changed, or ended. With -o json each line is one JSON
-object; its token is where --after goes on, for as long as the server keeps what happened.
+object; pass its token to --after to resume, while the server still has the events.
 
 It needs a change stream. A fleet has four for all watchers, and two for watchers of the same
 types. Behind mongos an event may arrive up to ten seconds late while a shard is idle. A standalone

@@ -95,7 +95,7 @@ func TestAFileOfTypesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 	for content, said := range map[string][]string{
 		"code: t\nname: x\ncolour: red\nretry:\n  max_error: 3\n":                  {"types.yaml:3:1: colour is not known in a task type", "types.yaml:5:3: retry.max_error is not known"},
 		"code: good\n---\n- code: other\n- code: a/b\n  max_running: -1\n":         {"types.yaml:4:9: code is", "types.yaml:5:16: max_running is -1"},
-		"code: t\n---\ncode: t\n":                                                  {"types.yaml:3:1: t is there before, at ", "types.yaml:1:1"},
+		"code: t\n---\ncode: t\n":                                                  {"types.yaml:3:1: t is defined twice, first at ", "types.yaml:1:1"},
 		"code: t\nretry: {strategy: sequence}\n":                                   {"types.yaml:2:9: retry.sequence is empty"},
 		"code: t\nrate_limit: {count: 0, per: 1s}\nkey_limit: {max_running: -1}\n": {"types.yaml:2:21: rate_limit.count is 0", "types.yaml:3:26: key_limit.max_running is -1"},
 		"code: t\ncallback: {success: {url: ftp://x}}\n":                           {"types.yaml:2:27: callback.success.url"},

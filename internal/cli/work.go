@@ -21,7 +21,7 @@ import (
 )
 
 const workHelp = `Run a worker for the built-in types, http and exec, in the foreground. It also delivers the
-callbacks of all tasks; MSCHEDULER_SECRET_KEY opens the secrets that sign them. It runs bulk jobs
+callbacks of all tasks; MSCHEDULER_SECRET_KEY decrypts the secrets that sign them. It runs bulk jobs
 (mscheduler bulk), too.
 
 --tenant, --category and --creator restrict the tasks that it runs, and combine. They do not
@@ -32,13 +32,13 @@ is given. http, periodic rules and callbacks do not call link-local and cloud me
 addresses unless --allow-link-local is given. With --http-allow they call only the listed hosts.
 
 With --periodic it also sends the tasks of periodic rules (mscheduler periodic). At least one
-such process must run, or no rule fires. Several share the work and replace each other.
+such process must run, or no rule fires. Run several for redundancy; they share the work.
 
 With --flow it also runs the engine of flows (mscheduler flow). At least one such process must
-run, or no flow continues. Several share the work and replace each other.
+run, or no flow continues. Run several for redundancy; they share the work.
 
 With --plan it also runs the engine of plans (mscheduler plan). At least one such process must
-run, or no plan gets beyond the step that waits. Several share the work and replace each other.
+run, or no plan gets beyond the step that waits. Run several for redundancy; they share the work.
 
 With --completion-addr it also accepts the completions of asynchronous HTTP targets, for the rules of
 all workers: POST or PUT /api/v1/callbacks/{token}. Targets call --completion-url. It is required
@@ -292,8 +292,7 @@ func programEnv(environ []string) []string {
 	return out
 }
 
-// untilEOF ends the context when r does. The goroutine that reads ends with r; there is
-// no other way to stop a read of stdin.
+// untilEOF ends the context when r does.
 func untilEOF(ctx context.Context, r io.Reader) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

@@ -127,7 +127,7 @@ flows and plans, and workers of services that set NoDrain, refuse.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&ask.Stop, "stop", false, "stop the worker when it holds nothing any more")
-	cmd.Flags().StringVar(&ask.Note, "note", "", "the reason, for those who look later")
+	cmd.Flags().StringVar(&ask.Note, "note", "", "the reason, shown to other operators")
 	return cmd
 }
 

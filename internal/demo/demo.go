@@ -167,21 +167,54 @@ func (d *demo) drain(ctx context.Context) error {
 	})
 }
 
-// actTime bounds each wait. It is far more than any of them takes: a demo that hangs says
-// what it waited for.
+// actTime is for how long nothing may move while something is waited for. A wait takes longer with many tasks, or on
+// a slow machine; a demo that hangs says what it waited for.
 const actTime = 45 * time.Second
+
+// lookTime is between two looks at whether something has moved.
+const lookTime = 200 * time.Millisecond
+
+// moved is what moves: the tasks with an effect, and the workers that work. It is read under the fleet's lock.
+func (d *demo) moved() (n [2]int) {
+	n[0] = d.target.done
+	for _, w := range d.workers {
+		if w.state == working {
+			n[1]++
+		}
+	}
+	return n
+}
+
+// waiting returns a context that ends when nothing has moved for [actTime]. The caller ends it.
+func (d *demo) waiting(ctx context.Context, what string) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	var last, now [2]int
+	d.Look(func() { last = d.moved() })
+	since := d.Clock.Monotonic()
+	go func() {
+		for clock.Pause(ctx, lookTime) {
+			at := d.Clock.Monotonic()
+			if d.Look(func() { now = d.moved() }); now != last {
+				last, since = now, d.Clock.Monotonic()
+			} else if at-since > actTime {
+				end(fmt.Errorf("nothing has moved for %v; waited for %s", actTime, what))
+			}
+		}
+	}()
+	return ctx, func() { end(nil) }
+}
 
 // until waits for a condition on what is known, which is looked at whenever that changes.
 func (d *demo) until(ctx context.Context, what string, met func() bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, actTime, fmt.Errorf("timed out after %v waiting for %s", actTime, what))
-	defer cancel()
+	ctx, end := d.waiting(ctx, what)
+	defer end()
 	return d.Await(ctx, met)
 }
 
 // poll waits for a condition of the database.
 func (d *demo) poll(ctx context.Context, what string, met func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, actTime+spread(d.Tasks), fmt.Errorf("timed out waiting for %s; the workers' logs are in %s", what, d.dir))
-	defer cancel()
+	ctx, end := d.waiting(ctx, what+"; the workers' logs are in "+d.dir)
+	defer end()
 	for {
 		if ok, err := met(); ok || err != nil {
 			return err

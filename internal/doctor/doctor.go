@@ -11,12 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/secret"
-	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -266,8 +264,12 @@ func (d *doctor) pauses(ctx context.Context) {
 			notes = append(notes, name+": "+human.OneLine(p.Note, 100))
 		}
 	}
-	detail, advice := "claiming is paused for "+strings.Join(types, " "), "to resume: mscheduler resume "+strings.Join(types, " ")
-	if all {
+	named := strings.Join(types, " ")
+	detail, advice := "claiming is paused for "+named, "to resume: mscheduler resume "+named
+	switch {
+	case all && named != "": // each has its own end
+		detail, advice = "claiming is paused for all types, and for "+named+" by name", "to resume: mscheduler resume --all, and mscheduler resume "+named
+	case all:
 		detail, advice = "claiming is paused for all types", "to resume: mscheduler resume --all"
 	}
 	if len(notes) > 0 {
@@ -308,8 +310,7 @@ func (d *doctor) workers(ctx context.Context) {
 		d.ok("workers", "%s, for %s", human.Plural(alive, "lives", "live"), strings.Join(slices.Sorted(maps.Keys(served)), ", "))
 	}
 	d.callbacks(ctx, served[input.CallbackType] != nil)
-	d.flows(ctx, served[flowplan.EngineType] != nil)
-	d.plans(ctx, served[stepplan.EngineType] != nil)
+	d.engines(ctx, func(typ string) bool { return served[typ] != nil })
 	due, err := d.store.Tasks.DueTypes(ctx, d.now)
 	if err != nil {
 		d.fail("due tasks", err, "")

@@ -6,10 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/doctor"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 func TestMain(m *testing.M) { testdb.Main(m) }
@@ -26,22 +30,18 @@ func TestAnArbiterThatMakesTheLossOfOneMemberAnOutageIsNamed(t *testing.T) {
 		})
 		st, err := store.Open(store.Config{Database: testdb.Through(t, p)})
 		require.NoError(t, err)
-		r := doctor.Examine(t.Context(), doctor.Config{Store: st, Text: error.Error})
-		i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Check == "server" })
-		require.NotEqual(t, -1, i, r.Findings)
+		found := finding(t, st, "server")
 		if c.fragile {
-			require.Equal(t, "warn", r.Findings[i].State, c)
-			require.Contains(t, r.Findings[i].Detail, "replica set with an arbiter: if one member with data is lost, no write is acknowledged")
+			require.Equal(t, "warn", found.State, c)
+			require.Contains(t, found.Detail, "replica set with an arbiter: if one member with data is lost, no write is acknowledged")
 		} else {
-			require.Equal(t, "ok", r.Findings[i].State, c)
+			require.Equal(t, "ok", found.State, c)
 		}
 	}
 }
 
 func TestAWorkerIDOfSeveralLiveProcessesIsNamed(t *testing.T) {
-	st, err := store.Open(store.Config{Database: testdb.New(t)})
-	require.NoError(t, err)
-	require.NoError(t, st.Ready(t.Context()))
+	st, _ := prepared(t)
 	beat := func(process string, pid int, first bool) {
 		t.Helper()
 		_, err := st.Workers.Beat(t.Context(), store.Worker{ID: "w", Process: process, Host: "host" + process, PID: pid}, first)
@@ -63,6 +63,57 @@ func TestAWorkerIDOfSeveralLiveProcessesIsNamed(t *testing.T) {
 		Check: "worker ids", State: "warn", Detail: "several processes use the worker id w: pid 8 on hostB, and pid 7 on hostA",
 		Advice: "give each process its own worker id",
 	}}, findings())
+}
+
+func TestRulesWithoutAnEngineAreNamed(t *testing.T) {
+	st, db := prepared(t)
+	require.Equal(t, "ok", finding(t, st, "rules").State, "there is no rule")
+	rules, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	rule, err := rules.Create(t.Context(), schedule.Spec{Name: "nightly", Cron: "@daily", Type: "report"})
+	require.NoError(t, err)
+	require.Equal(t, "ok", finding(t, st, "rules").State, "a rule that is not enabled has no tick")
+	_, err = rules.Enable(t.Context(), rule.ID, rule.Version)
+	require.NoError(t, err)
+	require.Equal(t, doctor.Finding{
+		Check: "rules", State: "warn", Detail: "rules have ticks to come, but no engine of rules lives: no rule fires",
+		Advice: "start one: mscheduler work --periodic, or a service that calls periodic.Periodic.Run",
+	}, finding(t, st, "rules"))
+	_, err = st.Workers.Beat(t.Context(), store.Worker{ID: "e", Types: []string{tickplan.EngineType}}, true)
+	require.NoError(t, err)
+	require.Equal(t, "ok", finding(t, st, "rules").State)
+}
+
+func TestTheAdviceOnPausesEndsEachOfThem(t *testing.T) {
+	st, _ := prepared(t)
+	require.NoError(t, st.Control.Pause(t.Context(), true, nil, "", "me"))
+	require.Equal(t, "to resume: mscheduler resume --all", finding(t, st, "pauses").Advice)
+	require.NoError(t, st.Control.Pause(t.Context(), false, []string{"mail"}, "", "me"))
+	require.Equal(t, doctor.Finding{
+		Check: "pauses", State: "warn", Detail: "claiming is paused for all types, and for mail by name",
+		Advice: "to resume: mscheduler resume --all, and mscheduler resume mail",
+	}, finding(t, st, "pauses"))
+	require.NoError(t, st.Control.Resume(t.Context(), true, nil))
+	require.Equal(t, "to resume: mscheduler resume mail", finding(t, st, "pauses").Advice)
+}
+
+// prepared is a database that is set up.
+func prepared(t *testing.T) (*store.Store, *mongo.Database) {
+	t.Helper()
+	db := testdb.New(t)
+	st, err := store.Open(store.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, st.Ready(t.Context()))
+	return st, db
+}
+
+// finding is that of one check.
+func finding(t *testing.T, st *store.Store, check string) doctor.Finding {
+	t.Helper()
+	r := doctor.Examine(t.Context(), doctor.Config{Store: st, Text: error.Error})
+	i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Check == check })
+	require.NotEqual(t, -1, i, r.Findings)
+	return r.Findings[i]
 }
 
 // replicaSet rewrites the answers of the embedded server to those of a replica set with so many members.

@@ -2,38 +2,60 @@ package doctor
 
 import (
 	"context"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 )
 
-// flows says whether an engine carries on the flows that have something to do.
-func (d *doctor) flows(ctx context.Context, engine bool) {
-	runs := false
-	err := d.store.Ask(ctx, "looking for flows that run", d.store.Flows.RunningQuestion(func() { runs = true }))
-	switch {
-	case err != nil:
-		d.fail("flows", err, "")
-	case !runs:
-		d.ok("flows", "no node of a flow runs or may run")
-	case engine:
-		d.ok("flows", "nodes run, and a live engine carries their flows on")
-	default:
-		d.warn("flows", "nodes of flows may run, but no flow engine lives: the nodes behind them do not start",
-			"start one: mscheduler work --flow, or a service that calls flow.Flows.Run")
-	}
+// engine is a kind of engine, and what the examination says of its work.
+type engine struct {
+	check, typ                  string
+	work                        func(st *store.Store, found func()) store.Question // has it something to do?
+	none, lives, nobody, advice string
 }
 
-// plans says whether an engine plans the next steps of plans that run.
-func (d *doctor) plans(ctx context.Context, engine bool) {
-	runs := false
-	err := d.store.Ask(ctx, "looking for plans that run", d.store.Plans.RunningQuestion(func() { runs = true }))
-	switch {
-	case err != nil:
-		d.fail("plans", err, "")
-	case !runs:
-		d.ok("plans", "no plan has a step that waits or runs")
-	case engine:
-		d.ok("plans", "steps wait or run, and a live engine plans those behind them")
-	default:
-		d.warn("plans", "steps of plans wait or run, but no plan engine lives: the steps behind them do not start",
-			"start one: mscheduler work --plan, or a service that calls plan.Plans.Run")
+var engines = []engine{{
+	"rules", tickplan.EngineType,
+	func(st *store.Store, found func()) store.Question {
+		return st.Rules.NextQuestion(time.UnixMilli(0), func(time.Time) { found() })
+	},
+	"no rule has a next tick",
+	"rules have ticks to come, and a live engine decides them",
+	"rules have ticks to come, but no engine of rules lives: no rule fires",
+	"start one: mscheduler work --periodic, or a service that calls periodic.Periodic.Run",
+}, {
+	"flows", flowplan.EngineType,
+	func(st *store.Store, found func()) store.Question { return st.Flows.RunningQuestion(found) },
+	"no node of a flow runs or may run",
+	"nodes run, and a live engine carries their flows on",
+	"nodes of flows may run, but no flow engine lives: the nodes behind them do not start",
+	"start one: mscheduler work --flow, or a service that calls flow.Flows.Run",
+}, {
+	"plans", stepplan.EngineType,
+	func(st *store.Store, found func()) store.Question { return st.Plans.RunningQuestion(found) },
+	"no plan has a step that waits or runs",
+	"steps wait or run, and a live engine plans those behind them",
+	"steps of plans wait or run, but no plan engine lives: the steps behind them do not start",
+	"start one: mscheduler work --plan, or a service that calls plan.Plans.Run",
+}}
+
+// engines says whether an engine lives for the rules, flows and plans that have something to do.
+func (d *doctor) engines(ctx context.Context, lives func(typ string) bool) {
+	for _, e := range engines {
+		found := false
+		err := d.store.Ask(ctx, "looking for work of engines", e.work(d.store, func() { found = true }))
+		switch {
+		case err != nil:
+			d.fail(e.check, err, "")
+		case !found:
+			d.ok(e.check, "%s", e.none)
+		case lives(e.typ):
+			d.ok(e.check, "%s", e.lives)
+		default:
+			d.warn(e.check, e.nobody, e.advice)
+		}
 	}
 }

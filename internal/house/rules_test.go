@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 	"internal/scratch":      {"core", "internal/dropdb", "internal/store", "internal/embedded"},
 	"internal/dropdb":       {},
 	"internal/explain":      {"core", "internal/human"},
-	"internal/doctor":       {"core", "internal/flowplan", "internal/human", "internal/secret", "internal/stepplan", "internal/store"},
+	"internal/doctor":       {"core", "internal/flowplan", "internal/human", "internal/secret", "internal/stepplan", "internal/store", "internal/tickplan"},
 	"internal/facts":        {"core", "internal/explain", "internal/store"},
 	"internal/demo":         {"core", "internal/store", "internal/fleet", "internal/human", "internal/scratch"},
 	"internal/scalemodel":   {"core", "internal/store", "internal/claim", "internal/control", "internal/fetchplan", "internal/lapse", "internal/lease", "internal/presence", "internal/stream", "internal/upkeep"},

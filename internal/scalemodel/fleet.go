@@ -83,6 +83,9 @@ const (
 	crowdSeed    = 7
 )
 
+// mostSubscriptions is how many a fleet has: half of the seats of all streams, as store.Seats gives them.
+const mostSubscriptions = store.StreamsInAll / 2
+
 const longestTakes = 7 * 24 * time.Hour
 
 // Validate says everything that is wrong with a fleet.
@@ -98,7 +101,7 @@ func (f *Fleet) Validate() error {
 		{"--rate", f.PerSecond, 1e-6, 1e6},
 		{"--args-bytes", float64(f.ArgsBytes), 0, input.MaxArgsBytes / 2},
 		{"--cores", float64(f.Cores), 1, 1000},
-		{"--subscriptions", float64(f.Subscriptions), 0, 10_000},
+		{"--subscriptions", float64(f.Subscriptions), 0, mostSubscriptions},
 	} {
 		if !(x.n >= x.least && x.n <= x.most) { // nor is NaN a rate
 			errs = append(errs, input.Invalid(x.name, "is %v; want %v to %v", x.n, x.least, x.most))

@@ -101,10 +101,15 @@ func chaos(ctx context.Context, t *testing.T, name string, server *engine.Deploy
 	w.start(t)
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
+	began := time.Now()
 	newNemesis(w, seed).rage(ctx)
+	raged := time.Since(began)
 	s := w.settle(t.Context())
 	w.check(s)
 	w.close()
+	if raged >= briefly { // else somebody wanted less, or has interrupted it
+		w.checkSubstance()
+	}
 	t.Log("\n" + w.table(s))
 	if len(w.wrong) > 0 {
 		t.Errorf("seed %d: %d promises were broken\n%s", seed, len(w.wrong), w.history())

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/promises"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -91,6 +92,39 @@ func TestEachThingThatTheTargetSeesIsFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestARunInWhichNothingHappensIsFound(t *testing.T) {
+	w := newWorld(&engine.Deployment{}, false, nil, members{})
+	defer w.close()
+	found := func() (all []string) {
+		w.wrong = nil
+		w.checkSubstance()
+		for _, v := range w.wrong {
+			all = append(all, v.what)
+		}
+		return all
+	}
+	require.Equal(t, []string{"no task was accepted", "no link was accepted", "no flow was accepted", "no plan was accepted", "no fault was caused"}, found())
+	for _, kind := range kinds {
+		w.hear(report{Stored: kind, ID: kind})
+	}
+	w.count("kill")
+	require.Empty(t, found())
+	for n := range someCut {
+		w.effects.take(fmt.Sprint(n), "1", call{What: "begin", Exec: fmt.Sprint(n), Type: promises.Work, Worker: "a.1", At: noon})
+	}
+	require.Empty(t, found(), "nobody was killed")
+	w.killed("a.1")
+	require.Equal(t, []string{"3 executions were cut off, and none of their tasks ran again"}, found())
+	w.effects.take("0", "1", call{What: "end", Exec: "0", At: noon})
+	require.Empty(t, found(), "one of them had ended")
+	w.effects.take("later", "1", call{What: "begin", Exec: "later", Type: promises.Work, Worker: "a.1", At: time.Now().Add(time.Hour)})
+	require.Empty(t, found(), "a later process of that name is alive")
+	w.effects.take("3", "1", call{What: "begin", Exec: "3", Type: promises.Work, Worker: "a.1", At: noon})
+	require.Len(t, found(), 1)
+	w.effects.take("3", "2", call{What: "begin", Exec: "taken over", Type: promises.Work, Worker: "b.1", At: noon})
+	require.Empty(t, found())
 }
 
 func TestTheMembersOfAReplicaSetAreNamedByTheirProxies(t *testing.T) {

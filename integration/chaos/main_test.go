@@ -99,7 +99,7 @@ type settings struct {
 // report is a line that a process writes for its parent.
 type report struct {
 	Event  string `json:",omitempty"` // of the worker
-	Stored string `json:",omitempty"` // what the sender was told that it is stored: task, flow or plan
+	Stored string `json:",omitempty"` // what the sender was told that it is stored: one of kinds
 	ID     string `json:",omitempty"`
 	Result string `json:",omitempty"` // of a task that the sender awaited
 	Wrong  string `json:",omitempty"` // why a request of a sender is refused for good
@@ -285,7 +285,7 @@ func (c *child) send(ctx context.Context, n int) {
 			c.sure(ctx, func(ctx context.Context) error {
 				_, err := c.f.Append(ctx, promises.Links, strconv.Itoa(n), node)
 				return err
-			}, func() { c.tell(report{Stored: "task", ID: id}) })
+			}, func() { c.tell(report{Stored: "link", ID: id}) })
 		case 2:
 			c.sure(ctx, func(ctx context.Context) error {
 				_, err := c.pl.Publish(ctx, promises.Plan(key))

@@ -52,7 +52,7 @@ func (p *process) start(sameName bool) error {
 		p.started++
 	}
 	role := p.role
-	role.Name = fmt.Sprintf("%s.%d", p.role.Name, p.started)
+	role.Name = p.name()
 	told, err := json.Marshal(role)
 	if err != nil {
 		return err
@@ -68,6 +68,9 @@ func (p *process) start(sameName bool) error {
 	p.w.watching.Go(func() { p.watch(started, role.Name, ending) })
 	return nil
 }
+
+// name is that of the present process.
+func (p *process) name() string { return fmt.Sprintf("%s.%d", p.role.Name, p.started) }
 
 // watch waits for the end of the process, which the nemesis causes.
 func (p *process) watch(now *fleet.Process, name string, ending *atomic.Bool) {
@@ -119,6 +122,7 @@ func (p *process) end() {
 func (p *process) kill(ctx context.Context, later time.Duration, sameName bool) error {
 	p.end()
 	p.now.Kill()
+	p.w.killed(p.name())
 	clock.Pause(ctx, later)
 	err := p.start(sameName)
 	p.release()

@@ -273,6 +273,23 @@ func (f *effects) check(s *promises.Stored, violated func(task, format string, v
 	s.Check(ran, violated)
 }
 
+// cutOff counts the executions that were going on when their process was killed, and those of them after which the
+// task ran again.
+func (f *effects) cutOff(kills []kill) (n, again int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.tasks {
+		for _, v := range l.execs {
+			if v.Ended.IsZero() && slices.ContainsFunc(kills, func(k kill) bool { return k.name == v.worker && v.Began.Before(k.at) }) {
+				if n++; l.newest > v.token {
+					again++
+				}
+			}
+		}
+	}
+	return n, again
+}
+
 // wentOn is for how long an execution went on without a stall after a later one, by its token, had begun.
 func (v *visit) wentOn(later *visit) (longest time.Duration) {
 	if later.token <= v.token {

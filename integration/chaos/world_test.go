@@ -44,13 +44,24 @@ type world struct {
 	processes []*process
 	watching  sync.WaitGroup
 
-	mu      sync.Mutex
-	asked   promises.Asked
-	awaited map[string]string // results that senders got, by task
-	faults  map[string]int
-	events  map[string]int
-	lines   []line
-	wrong   []violation
+	mu       sync.Mutex
+	asked    promises.Asked
+	accepted map[string]int    // how many of each kind senders were told that they are stored
+	awaited  map[string]string // results that senders got, by task
+	faults   map[string]int
+	events   map[string]int
+	kills    []kill
+	lines    []line
+	wrong    []violation
+}
+
+// kinds are what senders send.
+var kinds = []string{"task", "link", "flow", "plan"}
+
+// kill is the end of a process that the nemesis killed.
+type kill struct {
+	name string
+	at   time.Time
 }
 
 // line is one of the history.
@@ -65,7 +76,7 @@ type violation struct{ task, what string }
 func newWorld(server *engine.Deployment, embedded bool, db *mongo.Database, m members) *world {
 	return &world{
 		began: time.Now(), server: server, embedded: embedded, db: db, members: m, effects: newEffects(),
-		asked: promises.NewAsked(), awaited: map[string]string{}, faults: map[string]int{}, events: map[string]int{},
+		asked: promises.NewAsked(), accepted: map[string]int{}, awaited: map[string]string{}, faults: map[string]int{}, events: map[string]int{},
 	}
 }
 
@@ -98,14 +109,24 @@ func (w *world) cannot(fault string, why error) {
 	delete(w.faults, fault)
 }
 
+// killed notes that the nemesis has killed a process.
+func (w *world) killed(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kills = append(w.kills, kill{name, time.Now()})
+}
+
 // hear takes what a process reports.
 func (w *world) hear(r report) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if r.Stored != "" {
+		w.accepted[r.Stored]++
+	}
 	switch {
 	case r.Event != "":
 		w.events[r.Event]++
-	case r.Stored == "task":
+	case r.Stored == "task", r.Stored == "link":
 		w.asked.Tasks[r.ID] = true
 	case r.Stored == "flow":
 		w.asked.Flows[r.ID] = true
@@ -148,8 +169,21 @@ func (w *world) start(t *testing.T) {
 	}
 }
 
+// heard waits until something of each kind has been accepted: on a slow machine that takes longer than the faults.
+func (w *world) heard() {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) { // between two looks
+		w.mu.Lock()
+		all := !slices.ContainsFunc(kinds, func(kind string) bool { return w.accepted[kind] == 0 })
+		w.mu.Unlock()
+		if all {
+			return
+		}
+	}
+}
+
 // settle ends the senders, and waits until everything has ended, as long as something moves.
 func (w *world) settle(ctx context.Context) *promises.Stored {
+	w.heard()
 	for _, p := range w.processes {
 		if p.role.Sender {
 			w.stop(p)
@@ -217,6 +251,33 @@ func (w *world) check(s *promises.Stored) {
 	}
 }
 
+// someCut is how many executions must have been cut off before another one of one of their tasks is expected: some may
+// have spent what they may have of errors and lapses.
+const someCut = 3
+
+// checkSubstance looks whether the run can show anything: something was accepted, something went wrong, and others went
+// on with what killed workers had. All processes have ended, so that all their reports are known.
+func (w *world) checkSubstance() {
+	w.mu.Lock()
+	var nothing []string
+	for _, kind := range kinds {
+		if w.accepted[kind] == 0 {
+			nothing = append(nothing, fmt.Sprintf("no %s was accepted", kind))
+		}
+	}
+	if len(w.faults) == 0 {
+		nothing = append(nothing, "no fault was caused")
+	}
+	kills := slices.Clone(w.kills)
+	w.mu.Unlock()
+	if n, again := w.effects.cutOff(kills); n >= someCut && again == 0 { // an event may be lost with who took over
+		nothing = append(nothing, fmt.Sprintf("%d executions were cut off, and none of their tasks ran again", n))
+	}
+	for _, what := range nothing {
+		w.violated("", "%s", what)
+	}
+}
+
 // close ends everything, whatever state it is in.
 func (w *world) close() {
 	for _, p := range w.processes {
@@ -233,6 +294,7 @@ func (w *world) close() {
 func (w *world) table(s *promises.Stored) string {
 	var out strings.Builder
 	row := func(name string, n any) { fmt.Fprintf(&out, "  %-46s %8v\n", name, n) }
+	cut, again := w.effects.cutOff(w.kills)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	total := 0
@@ -246,6 +308,7 @@ func (w *world) table(s *promises.Stored) string {
 		row("flows, plans, ticks", fmt.Sprintf("%d, %d, %d", len(s.Flows), len(s.Plans), len(s.Runs)))
 	}
 	row("executions", w.effects.execs)
+	row("cut off with their process, ran again", fmt.Sprintf("%d, %d", cut, again))
 	row("takeovers", w.events[workerevent.TakenOver])
 	row("lapsed leases of which the tasks were queued", w.events[workerevent.Lapsed])
 	row("leases lost in time", w.events[workerevent.LeaseLost])

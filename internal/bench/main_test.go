@@ -35,9 +35,12 @@ func config(t *testing.T, scenarios ...string) Config {
 		Scenarios: scenarios, Database: "bench_test", Tasks: 60, Processes: 2, Concurrency: 5,
 		Executable: self, WorkerEnv: append(os.Environ(), asWorker+"=1"),
 	}
-	for _, p := range c.partial() {
-		if !slices.Contains(p.users, scenarios[0]) {
-			*map[string]*int{"--tasks": &c.Tasks, "--processes": &c.Processes, "--concurrency": &c.Concurrency}[p.name] = 0
+	numbers := map[string]*int{"--tasks": &c.Tasks, "--processes": &c.Processes, "--concurrency": &c.Concurrency}
+	for _, s := range scenarios {
+		for _, p := range c.partial() {
+			if !slices.Contains(p.users, s) { // else it is refused
+				*numbers[p.name] = 0
+			}
 		}
 	}
 	return c

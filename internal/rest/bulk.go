@@ -51,7 +51,7 @@ func (s *API) addBulk() {
 	}
 	add(s, rule{access.Operator, tenantOfBody}, huma.Operation{
 		OperationID: "start-bulk", Method: http.MethodPost, Path: "/bulk", Tags: []string{"bulk"}, Summary: "Change all tasks of a filter, in the background",
-		Description: "Counts the tasks with dry_run. Otherwise starts a job, which a worker runs page by page; another one goes on where it was if the worker dies. " +
+		Description: "Counts the tasks with dry_run. Otherwise starts a job, which a worker runs page by page; another one continues where it stopped if the worker dies. " +
 			"A job changes only tasks that were created before its start. A request that is repeated with the same Idempotency-Key finds the job of the first one.",
 		DefaultStatus: http.StatusAccepted,
 		Responses: map[string]*huma.Response{

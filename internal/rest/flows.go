@@ -67,7 +67,7 @@ func (s *API) addFlows() {
 	s.addFlowStarts()
 	s.addFlowChanges()
 	read := rule{access.Viewer, tenantOfPath}
-	add(s, rule{access.Viewer, tenantOfFilter}, flowOperation("list-flows", http.MethodGet, "/flows", "List flows, the last changed first",
+	add(s, rule{access.Viewer, tenantOfFilter}, flowOperation("list-flows", http.MethodGet, "/flows", "List flows, most recently changed first",
 		"A flow that changes meanwhile moves to the first page. "+sparse+" Streams have a list of their own."), s.listFlows)
 	add(s, read, flowOperation("get-flow", http.MethodGet, flowAt, "Get a flow without its nodes", ""), func(ctx context.Context, in *struct{ FlowPath }) (*flowAnswer, error) {
 		doc, err := s.readFlow(ctx, in.named())

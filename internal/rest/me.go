@@ -13,7 +13,7 @@ type meAnswer struct {
 		Name    string   `json:"name" doc:"name of the token, or the subject of one of an identity provider"`
 		Role    string   `json:"role"`
 		Tenants []string `json:"tenants,omitempty" doc:"tenants whose things it covers; absent = all"`
-		Open    bool     `json:"open,omitempty" doc:"there is no token yet, and every program on the server's machine may do everything"`
+		Open    bool     `json:"open,omitempty" doc:"no token exists yet, and every request from the server's machine is allowed"`
 	}
 }
 

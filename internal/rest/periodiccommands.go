@@ -29,7 +29,7 @@ func (m AnyMatch) version() (int64, error) {
 
 // noted is the body of a command that stops a rule, or the claiming of tasks.
 type noted struct {
-	Note string `json:"note,omitzero" doc:"the reason, for those who look later"`
+	Note string `json:"note,omitzero" doc:"the reason, shown to other operators"`
 }
 
 // triggering is the body of a trigger.

@@ -40,7 +40,7 @@ type resultList struct {
 // addPlanCommands adds what is about published plans.
 func (s *API) addPlanCommands() {
 	read, change := rule{access.Viewer, tenantOfPath}, rule{access.Operator, tenantOfPath}
-	add(s, rule{access.Viewer, tenantOfFilter}, planOp("list-plans", http.MethodGet, "/plans", "List plans, the last changed first",
+	add(s, rule{access.Viewer, tenantOfFilter}, planOp("list-plans", http.MethodGet, "/plans", "List plans, most recently changed first",
 		"Plans that are over are in the history: over lists those, as does the status FINISH or CANCELLED. A plan that changes meanwhile moves to the first page. "+sparse), s.listPlans)
 	add(s, read, planOp("get-plan", http.MethodGet, planAt, "Get a plan, also one that is over", ""), func(ctx context.Context, in *struct{ PlanPath }) (*planAnswer, error) {
 		return answerPlan(s.plans.Get(ctx, in.id()))

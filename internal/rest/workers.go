@@ -31,7 +31,7 @@ const workerAt = "/workers/{worker}"
 // draining is the body of a request to drain a worker.
 type draining struct {
 	Stop bool   `json:"stop,omitzero" doc:"stop it when it holds nothing any more"`
-	Note string `json:"note,omitzero" doc:"the reason, for those who look later"`
+	Note string `json:"note,omitzero" doc:"the reason, shown to other operators"`
 }
 
 type workerAnswer struct{ Body view.Worker }

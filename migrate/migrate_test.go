@@ -83,7 +83,7 @@ func TestUpRefusesACollectionThatIsNotOurs(t *testing.T) {
 	for _, name := range []string{"tasks", "signals", "rates", "workers", "audit", "control", "plans", "tokens", "series", "meta"} {
 		t.Run(name, func(t *testing.T) { refusesForeign(t, name, bson.NewObjectID()) })
 	}
-	for _, name := range []string{"tasks", "signals", "rates", "workers"} {
+	for _, name := range []string{"tasks", "task_history", "signals", "rates", "workers", "periodic_runs", "flows", "flow_nodes", "plans", "plan_history", "plan_results", "tokens", "answers", "audit", "series"} {
 		t.Run(name+" with ids that are strings", func(t *testing.T) { refusesForeign(t, name, "mine") })
 	}
 }

@@ -355,10 +355,15 @@ func (s *core) foreign(ctx context.Context) (name string, err error) {
 	// while another process sets the database up. Our ids are strings, but those of signals. The condition is a
 	// range, so that it reads an index.
 	others := bson.D{d("_id", bson.D{d("$not", bson.D{d("$gte", "")})})}
-	// Old documents of signals, rates and workers are deleted by the time in a field of a common name. So a field that
-	// only ours have identifies these.
-	filters := map[*mongo.Collection]bson.D{
-		s.tasks: {present}, s.signals: {d("task_ids", absent)}, s.rates: {d("next", absent)}, s.workers: {d("types", absent)},
+	filters := map[*mongo.Collection]bson.D{s.tasks: {present}}
+	// Others may have ids that are strings, too. Where documents are deleted by the time in a field of a common name, a
+	// field that each of ours has identifies them.
+	for coll, field := range map[*mongo.Collection]string{
+		s.signals: "task_ids", s.rates: "next", s.workers: "types", s.runs: "rule_id", s.flows: "rev", s.flowNodes: "flow_id",
+		s.plans: "rev", s.planHistory: "rev", s.planResults: "plan", s.tokens: "hash", s.answers: "request", s.audit: "operation",
+		s.series: "delay", s.history: "generation",
+	} {
+		filters[coll] = bson.D{d(field, absent)}
 	}
 	for _, coll := range []*mongo.Collection{
 		s.tasks, s.history, s.types, s.workers, s.control, s.signals, s.turns, s.seats, s.permits, s.rates, s.rules, s.runs,

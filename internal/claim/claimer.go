@@ -328,15 +328,22 @@ func (c *Claimer) write(ctx context.Context, claims []store.Write, execID string
 // the error. To give up earlier would leave tasks that nobody knows to be held until their leases
 // lapse. What it returns beside an error is that of [store.Tasks.SettleClaim].
 func (c *Claimer) Settle(claims []store.Write, execID string, err error) (written []store.Written, _ error) {
+	written, _, err = c.settle(claims, execID, err)
+	return written, err
+}
+
+// settle also returns how often it has asked.
+func (c *Claimer) settle(claims []store.Write, execID string, err error) (written []store.Written, tries int, _ error) {
 	c.Report(err)
 	if c.Unsure.Err() != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	err = c.insist(func(ctx context.Context) (err error) {
+		tries++
 		written, err = c.Store.Tasks.SettleClaim(ctx, claims, execID)
 		return err
 	})
-	return written, err
+	return written, tries, err
 }
 
 // insist repeats a question until the server answers it, or for as long as lost answers are asked

@@ -138,7 +138,7 @@ func (c *Claimer) takeOverSingly(ctx context.Context, writes []store.Write, exec
 			return written, current, err
 		default:
 			one, lags := writes[i:i+1], errors.Is(err, store.ErrLags)
-			settled, err := c.Settle(one, execID, err)
+			settled, tries, err := c.settle(one, execID, err)
 			if len(settled) == 0 || !settled[0].Applied && err != nil {
 				return written, current, err
 			}
@@ -147,7 +147,7 @@ func (c *Claimer) takeOverSingly(ctx context.Context, writes []store.Write, exec
 				return written, current, err
 			}
 			current[w.After.ID] = after[w.After.ID]
-			if written = append(written, settled...); !lags {
+			if written = append(written, settled...); !lags || tries > 1 {
 				return written, current, nil
 			}
 		}

@@ -104,7 +104,10 @@ func (a *app) partly(err error, done int, v any) error {
 	if done == 0 || !a.asJSON() {
 		return err
 	}
-	return errors.Join(err, a.printJSON(v))
+	if failed := a.printJSON(v); !unread(failed) {
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 // resultTable prints the value where JSON or YAML is wanted, else the table, or that it has no rows.

@@ -100,7 +100,7 @@ func (l *link) pass(m message) bool {
 			trap.spring()
 			answer = m.answered(trap.rule.refusal())
 		}
-		if _, err := l.client.Write(l.rewritten(name, answer)); err != nil {
+		if _, err := l.client.Write(l.rewritten(m, answer)); err != nil {
 			return false
 		}
 		if !answer.open() {
@@ -139,12 +139,13 @@ func (l *link) patient() bool {
 	return l.proxy.patient
 }
 
-func (l *link) rewritten(command string, m message) message {
+func (l *link) rewritten(request, m message) message {
 	l.proxy.mu.Lock()
 	f := l.proxy.rewrite
 	l.proxy.mu.Unlock()
+	_, command, wrong := request.body()
 	_, doc, err := m.body()
-	if f == nil || err != nil {
+	if f == nil || wrong != nil || err != nil {
 		return m
 	}
 	return m.withBody(f(command, doc))

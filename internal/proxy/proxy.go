@@ -25,7 +25,7 @@ type Proxy struct {
 	patient bool
 	traps   []*Trap
 	fates   func(command string) Fate
-	rewrite func(command string, answer bson.Raw) bson.Raw
+	rewrite func(request, answer bson.Raw) bson.Raw
 }
 
 // Start makes a proxy for the server of a connection string with one host.
@@ -136,6 +136,17 @@ func (p *Proxy) Patient() {
 
 // Rewrite lets a function change the answers of the server: nil changes nothing.
 func (p *Proxy) Rewrite(f func(command string, answer bson.Raw) bson.Raw) {
+	if f == nil {
+		p.RewriteWith(nil)
+		return
+	}
+	p.RewriteWith(func(request, answer bson.Raw) bson.Raw {
+		return f(request.Index(0).Key(), answer)
+	})
+}
+
+// RewriteWith is [Proxy.Rewrite] for answers that depend on all of the command.
+func (p *Proxy) RewriteWith(f func(request, answer bson.Raw) bson.Raw) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rewrite = f

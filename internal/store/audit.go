@@ -100,7 +100,7 @@ func (s *Audit) End(ctx context.Context, entries []*AuditEntry) error {
 		}
 		put((*e).Count != 0, d("count", (*e).Count))
 		put((*e).Status != 0, d("status", (*e).Status))
-		return change{id: (*e).ID, update: bson.D{d("$set", set), d("$unset", unset)}}
+		return change{id: (*e).ID, update: bson.D{d("$set", set), d("$unset", unset)}, undone: isNot("ended_at", now)}
 	})
 	return err
 }

@@ -200,7 +200,7 @@ func (s *decided[D]) CarriedOut(ctx context.Context, docs []D) (held int, err er
 	gone := bson.D{d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}
 	x, err := s.sendEach(ctx, s.coll, doing, collect(docs, func(doc D) change {
 		id, rev, _ := s.of(doc)
-		return change{id: id, guard: bson.D{d("rev", rev)}, update: gone}
+		return change{id: id, guard: bson.D{d("rev", rev)}, update: gone, undone: bson.D{d("planned_at", exists)}}
 	}))
 	if err != nil || x.matched == len(docs) {
 		return 0, err
@@ -212,8 +212,9 @@ func (s *decided[D]) CarriedOut(ctx context.Context, docs []D) (held int, err er
 		if x.done(id) || x.held[id] || x.refused[id] != nil {
 			continue
 		}
-		pulls = append(pulls, change{id: id, update: bson.D{d("$pull", bson.D{d("planned", bson.D{d("id", in(s.planIDs(doc)))})})}})
-		marks = append(marks, change{id: id, guard: bson.D{d("planned.0", absent)}, update: gone})
+		plans := in(s.planIDs(doc))
+		pulls = append(pulls, change{id: id, update: bson.D{d("$pull", bson.D{d("planned", bson.D{d("id", plans)})})}, undone: bson.D{d("planned.id", plans)}})
+		marks = append(marks, change{id: id, guard: bson.D{d("planned.0", absent)}, update: gone, undone: bson.D{d("planned_at", exists)}})
 	}
 	for _, changes := range [][]change{pulls, marks} {
 		x, err := s.sendEach(ctx, s.coll, doing, changes)

@@ -16,7 +16,11 @@ type change struct {
 	guard  bson.D // beside the id
 	update bson.D // nil = the document is deleted
 	upsert bool
+	undone bson.D // see [statement]
 }
+
+// isNot is a condition on a field, beside a guard that may have one, too.
+func isNot(field string, value any) bson.D { return bson.D{d("$nor", bson.A{bson.D{d(field, value)}})} }
 
 // statementsOf are the statements of changes. Changes that are equal but for their ids are one statement:
 // the server reads, plans and answers it once.
@@ -26,6 +30,9 @@ func statementsOf(changes []change) ([]statement, error) {
 	for i := range changes {
 		c := &changes[i]
 		st := statement{ids: []string{c.id}, guard: appendFields(c.guard), upsert: c.upsert}
+		if len(c.undone) > 0 {
+			st.undone = appendFields(c.undone)
+		}
 		if c.update != nil {
 			var err error
 			if st.update, err = bson.Marshal(c.update); err != nil {

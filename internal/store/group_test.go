@@ -131,7 +131,7 @@ func TestSplittingKeepsEachIDOnce(t *testing.T) {
 			seen[c.parts[0].ids[0]]++
 			continue
 		}
-		parts := c.split(fanout)
+		parts := c.split(fanout, false)
 		require.LessOrEqual(t, len(parts), fanout)
 		ids := 0
 		for _, part := range parts {

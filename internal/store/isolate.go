@@ -161,7 +161,7 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 	}
 	wave := probes
 	for _, c := range late {
-		wave = append(wave, c.split(fanout)...)
+		wave = append(wave, c.split(fanout, b.sharded)...)
 	}
 	var mu sync.Mutex
 	var next []command
@@ -209,7 +209,7 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 			b.isHeld(&slow, limit)
 			found = true
 		case slow.ids > 1:
-			next = append(next, slow.split(fanout)...)
+			next = append(next, slow.split(fanout, b.sharded)...)
 		}
 	}
 	for level := 0; len(wave) > 0; level++ {

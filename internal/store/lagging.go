@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
-
-	"github.com/mscheduler/mscheduler/internal/codec"
 )
 
 // A primary that has carried a command out may wait for the majority until the time limit passes. It says so: the error
@@ -30,28 +29,43 @@ func lagsAlone(err error) bool {
 	return errors.As(err, &we) && we.WriteConcernError != nil && we.WriteConcernError.Code == maxTimeExpired && len(we.WriteErrors) == 0
 }
 
-// again sends a command once more whose majority lagged, without a time limit. What is done matches nothing, and the
-// answer waits for all of it, as long as the caller does. It tells of the refused statements once more. What ran out of
-// time is returned: it may be held.
+// again sends a command once more whose majority lagged. What is done matches nothing, and the answer waits for all of
+// it. It tells of the refused statements once more. What ran out of time is returned: it may be held.
 func (b *batch) again(ctx context.Context, c command, we mongo.WriteException) (late command, err error) {
+	ranOut := map[int]bool{}
 	for _, e := range we.WriteErrors {
-		if e.Index >= 0 && e.Index < len(c.parts) && slices.Contains(ranOutCodes, e.Code) {
-			late.add(&c, e.Index)
+		ranOut[e.Index] = ranOut[e.Index] || slices.Contains(ranOutCodes, e.Code)
+	}
+	rest := command{ordered: c.ordered}
+	for i := range c.parts {
+		if ranOut[i] {
+			late.add(&c, i)
+		} else {
+			rest.add(&c, i)
 		}
 	}
-	rest := c
-	if late.ids > 0 {
-		rest = command{ordered: c.ordered}
-		for i := range c.parts {
-			if !slices.ContainsFunc(we.WriteErrors, func(e mongo.WriteError) bool { return e.Index == i && slices.Contains(ranOutCodes, e.Code) }) {
-				rest.add(&c, i)
-			}
-		}
+	b.ranOut(&c) // documents of these inserts may be there
+	return late, b.awaitMajority(ctx, rest)
+}
+
+// lagPatience is how long statements on one shard of several may wait for their majority, and the others with them.
+const lagPatience = 10 * time.Second
+
+// awaitMajority sends a command that the primaries have carried out once more: its answer waits for the majority. On a
+// replica set it waits for as long as the caller does. Behind a router one shard that has lost its majority must not
+// cost the others their leases: what takes too long is left out.
+func (b *batch) awaitMajority(ctx context.Context, c command) error {
+	if c.ids == 0 {
+		return nil
 	}
-	if rest.ids > 0 {
-		_, err = b.sendOnce(ctx, rest, 0)
+	c.awaited = true
+	var limit time.Duration
+	if b.sharded {
+		limit = beforeEnd(ctx, lagPatience, partShare)
 	}
-	return late, err
+	late, err := b.sendWithin(ctx, c, limit)
+	late.each(b.leaveOut)
+	return err
 }
 
 // add adds a statement of another command.
@@ -60,7 +74,7 @@ func (c *command) add(from *command, i int) {
 }
 
 // afterRouter finds the statements of a command that ran out of a router's time, and that the primaries have carried
-// out all the same. These are sent again, see [batch.again]. The others are returned. Index: _id.
+// out all the same. Their majority is waited for. The others are returned. Index: _id.
 func (b *batch) afterRouter(ctx context.Context, late command) (left command, err error) {
 	pending := map[string]bool{}
 	for from := 0; from < len(late.parts); from += perLookAfter {
@@ -70,45 +84,42 @@ func (b *batch) afterRouter(ctx context.Context, late command) (left command, er
 	}
 	done := command{ordered: late.ordered}
 	for i := range late.parts {
-		if pending[late.parts[i].ids[0]] {
+		if slices.ContainsFunc(late.parts[i].ids, func(id string) bool { return pending[id] }) {
 			left.add(&late, i)
 		} else {
 			done.add(&late, i)
 		}
 	}
-	if done.ids > 0 {
-		_, err = b.sendOnce(ctx, done, 0)
-	}
-	return left, err
+	return left, b.awaitMajority(ctx, done)
 }
 
 // perLookAfter is how many statements one look of [batch.afterRouter] is about.
 const perLookAfter = 100
 
-// pending adds the ids for which the primaries have not carried the statements out. Behind a router each statement has
-// one id.
+// pending adds the ids for which the primaries have not carried the statements out.
 func (b *batch) pending(ctx context.Context, statements []statement, to map[string]bool) error {
-	arr, clauses := bsoncore.AppendArrayStart(nil)
-	var stored []string
+	var stored []string // done as soon as the document is there, and no filter finds it
+	var filters bson.A
 	for i := range statements {
 		st := &statements[i]
-		if st.stores() { // done as soon as the document is there
-			stored = append(stored, st.ids[0])
-			to[st.ids[0]] = true
+		if st.stores() {
+			for _, id := range st.ids {
+				stored = append(stored, id)
+				to[id] = true
+			}
 			if st.insert != nil {
 				continue
 			}
 		}
-		var clause int32
-		clause, clauses = bsoncore.AppendDocumentElementStart(clauses, codec.Index(i))
-		clauses = bsoncore.AppendStringElement(clauses, "_id", st.ids[0])
-		clauses = st.guard(clauses)
+		start, filter := bsoncore.AppendDocumentStart(nil)
+		filter = st.appendIDs(filter, st.ids)
+		filter = st.guard(filter)
 		if st.undone != nil {
-			clauses = st.undone(clauses)
+			filter = st.undone(filter)
 		}
-		clauses, _ = bsoncore.AppendDocumentEnd(clauses, clause)
+		filter, _ = bsoncore.AppendDocumentEnd(filter, start)
+		filters = append(filters, bson.Raw(filter))
 	}
-	clauses, _ = bsoncore.AppendArrayEnd(clauses, arr)
 	look := func(filter bson.D, each func(id string)) error {
 		return readEach(ctx, b.coll, "looking at what ran out of time", filter, options.Find().SetProjection(fields("_id")), func(doc bson.Raw) bool {
 			if id, ok := doc.Lookup("_id").StringValueOK(); ok {
@@ -122,11 +133,8 @@ func (b *batch) pending(ctx context.Context, statements []statement, to map[stri
 			return err
 		}
 	}
-	if len(clauses) <= emptyArray {
+	if len(filters) == 0 {
 		return nil
 	}
-	return look(bson.D{d("$or", bson.RawValue{Type: bson.TypeArray, Value: clauses})}, func(id string) { to[id] = true })
+	return look(bson.D{d("$or", filters)}, func(id string) { to[id] = true })
 }
-
-// emptyArray is the size of an array without elements.
-const emptyArray = 5

@@ -1,17 +1,22 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -26,17 +31,30 @@ func asRouter(answer bson.D) bson.D {
 	return router
 }
 
-// routed has the store believe that it talks to a router, whose answers to updates and inserts are changed.
-func (a *answered) routed(t *testing.T, change func(command string, answer bson.D) bson.D) {
+// routed has the store believe that it talks to a router, whose answers to writes are changed.
+func (a *answered) routed(t *testing.T, change func(request bson.Raw, answer bson.D) bson.D) {
 	t.Helper()
-	a.rewrite(change, func(command string, answer bson.D) bson.D {
-		switch command {
-		case "hello":
-			return asRouter(answer)
-		case "insert", "findAndModify":
-			return change(command, answer)
+	a.proxy.RewriteWith(func(request, answer bson.Raw) bson.Raw {
+		var doc bson.D
+		if bson.Unmarshal(answer, &doc) != nil {
+			return answer
 		}
-		return answer
+		switch request.Index(0).Key() {
+		case "hello":
+			doc = asRouter(doc)
+		case "update":
+			a.updates.Add(1)
+			doc = change(request, doc)
+		case "insert", "findAndModify":
+			doc = change(request, doc)
+		default:
+			return answer
+		}
+		raw, err := bson.Marshal(doc)
+		if err != nil {
+			return answer
+		}
+		return raw
 	})
 	require.NoError(t, a.Ready(t.Context()))
 	topology, err := a.Topology(t.Context())
@@ -44,24 +62,42 @@ func (a *answered) routed(t *testing.T, change func(command string, answer bson.
 	require.True(t, topology.Sharded)
 }
 
-// ranOutEach is what a router answers whose time ended before its shard had an answer: the majority lags, and the
-// primary has carried out all statements.
-func ranOutEach(n int) bson.D {
-	var each bson.A
-	for i := range n {
-		each = append(each, bson.D{field("index", number(i)), field("code", number(50)), field("errmsg", "operation exceeded time limit")})
+// ranOutEach is what a router answers whose time ended before its shard had an answer to the statements that are
+// meant: the majority lags, say, and the primary has carried them out.
+func ranOutEach(request bson.Raw, answer bson.D, meant func(key string) bool) bson.D {
+	var keys []string
+	if list, ok := request.Lookup("updates").ArrayOK(); ok {
+		statements, _ := list.Values()
+		for _, st := range statements {
+			id, _ := st.Document().Lookup("q", "_id").StringValueOK()
+			keys = append(keys, id[strings.LastIndex(id, "/")+1:])
+		}
+	} else { // the documents of an insert are no part of the command's own
+		raw, _ := bson.Marshal(answer)
+		keys = make([]string, bson.Raw(raw).Lookup("n").AsInt64())
 	}
-	return bson.D{field("n", number(0)), field("nModified", number(0)), field("writeErrors", each), field("ok", 1.0)}
+	var each bson.A
+	for i, key := range keys {
+		if meant(key) {
+			each = append(each, bson.D{field("index", number(i)), field("code", number(50)), field("errmsg", "operation exceeded time limit")})
+		}
+	}
+	if len(each) == 0 {
+		return answer
+	}
+	return bson.D{field("n", number(len(keys)-len(each))), field("nModified", number(0)), field("writeErrors", each), field("ok", 1.0)}
 }
+
+func all(string) bool { return true }
 
 func TestBehindARouterAMajorityThatLagsHoldsNoTask(t *testing.T) {
 	a := newAnswered(t)
 	a.proxy.Patient()
 	lagging, limited := atomic.Bool{}, 0
-	a.routed(t, func(_ string, answer bson.D) bson.D {
+	a.routed(t, func(request bson.Raw, answer bson.D) bson.D {
 		if lagging.CompareAndSwap(true, false) {
 			limited++
-			return ranOutEach(int(a.size.Load()))
+			return ranOutEach(request, answer, all)
 		}
 		return answer
 	})
@@ -98,10 +134,10 @@ func TestBehindARouterAMajorityThatLagsHoldsNoTask(t *testing.T) {
 func TestBehindARouterRecordsAndTasksAreStoredThoughTheMajorityLags(t *testing.T) {
 	a := newAnswered(t)
 	a.proxy.Patient()
-	lagging, n := atomic.Bool{}, 0
-	a.routed(t, func(_ string, answer bson.D) bson.D {
+	lagging := atomic.Bool{}
+	a.routed(t, func(request bson.Raw, answer bson.D) bson.D {
 		if lagging.CompareAndSwap(true, false) {
-			return ranOutEach(n)
+			return ranOutEach(request, answer, all)
 		}
 		return answer
 	})
@@ -110,7 +146,6 @@ func TestBehindARouterRecordsAndTasksAreStoredThoughTheMajorityLags(t *testing.T
 	for i := range 3 {
 		tasks = append(tasks, lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint("new", i)}, a.Clock.Now()))
 	}
-	n = len(tasks)
 	inserts := a.proxy.Set(proxy.Rule{Command: "insert", Collection: "tasks", Times: -1})
 	lagging.Store(true)
 	exists, err := a.Tasks.Insert(t.Context(), tasks)
@@ -125,7 +160,7 @@ func TestALagOfSeveralShardsIsNoOutage(t *testing.T) {
 	a := newAnswered(t)
 	a.proxy.Patient()
 	var lagging atomic.Bool
-	a.routed(t, func(_ string, answer bson.D) bson.D {
+	a.routed(t, func(_ bson.Raw, answer bson.D) bson.D {
 		if lagging.CompareAndSwap(true, false) {
 			return append(answer, field("writeConcernError", bson.D{field("code", number(64)), field("errmsg", "multiple errors reported")}))
 		}
@@ -175,16 +210,20 @@ func TestATakeoverWhoseMajorityLagsIsNoOutage(t *testing.T) {
 			a := newAnswered(t)
 			a.proxy.Patient()
 			var lagging atomic.Bool
-			change := func(command string, answer bson.D) bson.D {
-				if command == "findAndModify" && lagging.Load() {
-					return answerOf(answer)
-				}
-				return answer
-			}
 			if name == "a router" {
-				a.routed(t, change)
+				a.routed(t, func(request bson.Raw, answer bson.D) bson.D {
+					if request.Index(0).Key() == "findAndModify" && lagging.Load() {
+						return answerOf(answer)
+					}
+					return answer
+				})
 			} else {
-				a.rewrite(nil, change)
+				a.rewrite(nil, func(command string, answer bson.D) bson.D {
+					if command == "findAndModify" && lagging.Load() {
+						return answerOf(answer)
+					}
+					return answer
+				})
 			}
 			claims := a.claims(t, 1)
 			_, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
@@ -203,5 +242,66 @@ func TestATakeoverWhoseMajorityLagsIsNoOutage(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, written[0].Applied)
 		})
+	}
+}
+
+// Two held documents share a part of what is searched, with others that are written meanwhile.
+func TestBehindARouterHeldDocumentsHoldUpNoCall(t *testing.T) {
+	a := newAnswered(t)
+	a.routed(t, func(request bson.Raw, answer bson.D) bson.D {
+		if slices.ContainsFunc(answer, func(e bson.E) bool { return e.Key == "code" && e.Value == number(50) }) {
+			return ranOutEach(request, answer, all)
+		}
+		return answer
+	})
+	claims := a.claims(t, 40)
+	session, err := a.direct.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	held := []int{0, 4}
+	for _, i := range held {
+		_, err = a.direct.Collection("tasks").UpdateOne(mongo.NewSessionContext(t.Context(), session),
+			bson.D{field("_id", claims[i].After.ID)}, bson.D{field("$set", bson.D{field("padding", 1)})})
+		require.NoError(t, err)
+	}
+	aborted := make(chan struct{})
+	abort := time.AfterFunc(testdb.Patience, func() { // so that the test ends, too, where it fails
+		_ = session.AbortTransaction(context.Background())
+		close(aborted)
+	})
+	written, err := a.Tasks.Writes(t.Context(), claims, testdb.Patience)
+	require.NoError(t, err)
+	for i, w := range written {
+		require.Equal(t, slices.Contains(held, i), w.Held, "%d", i)
+	}
+	require.True(t, abort.Stop(), "it does not wait for the end of the transaction")
+	require.NoError(t, session.AbortTransaction(t.Context()))
+}
+
+// A shard that has lost its majority costs the others nothing.
+func TestBehindARouterAShardWithoutItsMajorityCostsTheOthersNoLease(t *testing.T) {
+	a := newAnswered(t)
+	lost := map[string]bool{"3": true, "7": true} // what lies there
+	lagging := atomic.Bool{}
+	a.routed(t, func(request bson.Raw, answer bson.D) bson.D {
+		if lagging.Load() {
+			return ranOutEach(request, answer, func(key string) bool { return lost[key] })
+		}
+		return answer
+	})
+	claims := a.claims(t, 10)
+	_, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
+	require.NoError(t, err)
+	lagging.Store(true)
+	var pings []store.Ping
+	for _, c := range claims {
+		pings = append(pings, store.Ping{ID: c.After.ID, ExecID: "e", Until: a.Clock.Now().Add(time.Hour)})
+	}
+	missed, err := a.Tasks.Pings(t.Context(), pings, time.Second)
+	require.NoError(t, err)
+	require.Empty(t, missed)
+	for i, p := range pings {
+		require.Equal(t, lost[fmt.Sprint(i)], p.Missed, "%d", i)
 	}
 }

@@ -150,7 +150,7 @@ func (s *Tasks) removeOutbox(ctx context.Context, coll *mongo.Collection, carrie
 			continue
 		}
 		match := bson.D{d("kind", c.Entry.Kind), d("rev", c.Entry.Rev)}
-		pulls = append(pulls, change{id: id, update: bson.D{d("$pull", bson.D{d("outbox", match)})}})
+		pulls = append(pulls, change{id: id, update: bson.D{d("$pull", bson.D{d("outbox", match)})}, undone: bson.D{d("outbox", bson.D{d("$elemMatch", match)})}})
 		marks = append(marks, change{id: id, guard: bson.D{d("outbox", bson.D{d("$size", 0)})}, update: gone})
 	}
 	for _, changes := range [][]change{pulls, marks} {
@@ -178,7 +178,7 @@ func (s *Tasks) RepairOutboxes(ctx context.Context, lives []OutboxLife) error {
 		var repairs []statement
 		for _, l := range lives {
 			if l.InHistory == history {
-				repairs = append(repairs, statement{ids: []string{l.storedID()}, guard: empty, update: unset})
+				repairs = append(repairs, statement{ids: []string{l.storedID()}, guard: empty, update: unset, undone: appendFields(bson.D{d("outbox_at", exists)})})
 			}
 		}
 		if _, err := s.send(ctx, coll, "writing task", repairs, Patience); err != nil {

@@ -54,7 +54,8 @@ var openness = fields("worker_states.exec_id", "worker_states.success_time", "wo
 func (s *Permits) Saw(ctx context.Context, permits []lifecycle.Permit) error {
 	now := s.Clock.Now()
 	_, err := bulk(ctx, s.core, s.permits, "recording the use of permit", permits, func(p *lifecycle.Permit) change {
-		return change{id: p.Name, guard: ownPermit(p), update: bson.D{d("$set", bson.D{d("look_at", p.LookAgain(now))})}}
+		at := p.LookAgain(now)
+		return change{id: p.Name, guard: ownPermit(p), update: bson.D{d("$set", bson.D{d("look_at", at)})}, undone: isNot("look_at", at)}
 	})
 	return err
 }

@@ -15,9 +15,10 @@ import (
 // a sweeper finds them. Index: _id.
 func (s *Permits) NoteWaits(ctx context.Context, keys []LimitOf) error {
 	note := func() error {
+		now := s.Clock.Now()
 		_, err := bulk(ctx, s.core, s.permits, "recording an awaited key", keys, func(k *LimitOf) change {
-			return change{id: k.prefix("wait/"), upsert: true,
-				update: bson.D{d("$set", bson.D{d("wait_type", k.Type), d("wait_key", k.Key), d("at", s.Clock.Now())})}}
+			return change{id: k.prefix("wait/"), upsert: true, undone: isNot("at", now),
+				update: bson.D{d("$set", bson.D{d("wait_type", k.Type), d("wait_key", k.Key), d("at", now)})}}
 		})
 		return err
 	}

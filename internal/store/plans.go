@@ -77,7 +77,7 @@ func (s *Plans) Insert(ctx context.Context, plans []*repeat.Plan) (existed, held
 // Index: _id.
 func (s *Plans) PlannedSince(ctx context.Context, plans []*repeat.Plan, since time.Time) error {
 	_, err := bulk(ctx, s.core, s.plans, "handing over plan", plans, func(p **repeat.Plan) change {
-		return change{id: (*p).ID, guard: bson.D{d("rev", (*p).Rev), d("planned_at", exists)}, update: bson.D{d("$set", bson.D{d("planned_at", since)})}}
+		return change{id: (*p).ID, guard: bson.D{d("rev", (*p).Rev), d("planned_at", exists)}, update: bson.D{d("$set", bson.D{d("planned_at", since)})}, undone: isNot("planned_at", since)}
 	})
 	return err
 }

@@ -66,7 +66,7 @@ func putRecords[T any](ctx context.Context, s *core, coll *mongo.Collection, doi
 			if err != nil {
 				return nil, fmt.Errorf("encoding the record %s: %w", id, err)
 			}
-			changes[i] = change{id: id, guard: bson.D{d("rev", bson.D{d("$lte", rev)})}, update: without(update, keep), upsert: true}
+			changes[i] = change{id: id, guard: bson.D{d("rev", bson.D{d("$lte", rev)})}, update: without(update, keep), upsert: true, undone: isNot("rev", rev)}
 		}
 		statements, err := statementsOf(changes)
 		if err != nil {

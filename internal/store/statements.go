@@ -36,8 +36,8 @@ type statement struct {
 	insert bson.Raw                // the new document, instead of guard and update
 	upsert bool                    // the update makes the document where there is none
 	byID   bool                    // the update goes by _id, although the guard has a field with an index of its own
-	// undone appends what else is true of a document that the update has not changed yet, where the guard stays
-	// true; nil = it does not.
+	// undone appends what else is true of a document that the update has not changed yet, where the guard alone
+	// does not tell; nil = it does, or nothing tells.
 	undone func(dst []byte) []byte
 }
 
@@ -56,18 +56,7 @@ func (st *statement) encode(ids []string) []byte {
 	}
 	start, dst := bsoncore.AppendDocumentStart(nil)
 	q, dst := bsoncore.AppendDocumentElementStart(dst, "q")
-	if len(ids) == 1 {
-		dst = bsoncore.AppendStringElement(dst, "_id", ids[0])
-	} else {
-		var inDoc, arr int32
-		inDoc, dst = bsoncore.AppendDocumentElementStart(dst, "_id")
-		arr, dst = bsoncore.AppendArrayElementStart(dst, "$in")
-		for i, id := range ids {
-			dst = bsoncore.AppendStringElement(dst, codec.Index(i), id)
-		}
-		dst, _ = bsoncore.AppendArrayEnd(dst, arr)
-		dst, _ = bsoncore.AppendDocumentEnd(dst, inDoc)
-	}
+	dst = st.appendIDs(dst, ids)
 	dst = st.guard(dst)
 	dst, _ = bsoncore.AppendDocumentEnd(dst, q)
 	if st.update != nil {
@@ -86,6 +75,21 @@ func (st *statement) encode(ids []string) []byte {
 	return dst
 }
 
+// appendIDs adds the condition on the ids.
+func (st *statement) appendIDs(dst []byte, ids []string) []byte {
+	if len(ids) == 1 {
+		return bsoncore.AppendStringElement(dst, "_id", ids[0])
+	}
+	inDoc, dst := bsoncore.AppendDocumentElementStart(dst, "_id")
+	arr, dst := bsoncore.AppendArrayElementStart(dst, "$in")
+	for i, id := range ids {
+		dst = bsoncore.AppendStringElement(dst, codec.Index(i), id)
+	}
+	dst, _ = bsoncore.AppendArrayEnd(dst, arr)
+	dst, _ = bsoncore.AppendDocumentEnd(dst, inDoc)
+	return dst
+}
+
 // command is what fits one command of the server: encoded statements and how many ids
 // they name.
 type command struct {
@@ -93,6 +97,7 @@ type command struct {
 	parts   []statement // each with the ids it names here
 	ids     int
 	ordered bool // a statement that fails ends it
+	awaited bool // the primaries have carried it out: its answer is to wait for the majority
 }
 
 func (c *command) bytes() (n int) {
@@ -158,8 +163,9 @@ func spread(all []command) []command {
 	return out
 }
 
-// split divides the command's ids among at most n commands of about equal size.
-func (c command) split(n int) []command {
+// split divides the command's ids among at most n commands of about equal size. With apart, each statement has one
+// id, as behind a router.
+func (c command) split(n int, apart bool) []command {
 	size := max((c.ids+n-1)/n, 1)
 	var out []command
 	for _, st := range c.parts {
@@ -168,7 +174,7 @@ func (c command) split(n int) []command {
 				out = append(out, command{})
 			}
 			part := &out[len(out)-1]
-			if n := len(part.parts); n > 0 && sameStatement(&part.parts[n-1], &st) {
+			if n := len(part.parts); n > 0 && !apart && sameStatement(&part.parts[n-1], &st) {
 				part.parts[n-1].ids = append(part.parts[n-1].ids, id)
 			} else {
 				part.parts = append(part.parts, st.only(id))
@@ -257,7 +263,9 @@ func (b *batch) sendWithin(ctx context.Context, c command, limit time.Duration) 
 		return command{}, b.insertedLate(ctx, c, we)
 	case we.WriteConcernError == nil: // the command was carried out; single statements were not
 		return b.refused(ctx, c, we, limit)
-	case limited && b.lags(we) && c.parts[0].insert == nil:
+	case limited && b.lags(we) && c.awaited:
+		return c, nil
+	case limited && b.lags(we):
 		return b.again(ctx, c, we)
 	default:
 		// Not known to last: to be repeated, and that tells of the statements.
@@ -339,7 +347,7 @@ func (b *batch) refused(ctx context.Context, c command, we mongo.WriteException,
 				b.refuse(st.ids[0], &FatalError{Reason: b.doing + " " + st.ids[0], Err: e})
 				continue
 			}
-			apart = append(apart, command{parts: []statement{st}, ids: len(st.ids)}.split(2)...)
+			apart = append(apart, command{parts: []statement{st}, ids: len(st.ids)}.split(2, b.sharded)...)
 		}
 	}
 	if len(everybodys) > 0 {

@@ -39,6 +39,9 @@ func (i Instant) Before(d time.Duration) Instant {
 	return Instant{wall: i.wall.Add(-d), mono: i.mono - d}
 }
 
+// After reports whether the monotonic clock says that the instant is later than the other.
+func (i Instant) After(other Instant) bool { return i.mono > other.mono }
+
 // Since is how much time has passed since the instant for somebody who must not be
 // late: the longer of what the two clocks say. The monotonic one stands still while
 // the machine sleeps, the wall clock may be set back.

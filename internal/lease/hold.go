@@ -162,9 +162,12 @@ func (h *Hold) Many() bool {
 	return h.many
 }
 
-// prove notes that a ping with that stamp earned the lease.
+// prove notes that a ping with that stamp earned the lease. A later ping may have been answered before.
 func (h *Hold) prove(stamp store.Stamp, lease time.Duration, toDeadline bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.proven.After(stamp.At) {
+		return
+	}
 	h.proven, h.pinged, h.left, h.behind, h.toDeadline, h.asked = stamp.At, stamp.At, lease, stamp.Behind, toDeadline, unasked
 }

@@ -44,6 +44,7 @@ type Keeper[X Holder] struct {
 	ping    chan struct{} // the next ping may be due earlier than the loop knows
 	guard   chan struct{} // the same, for the next margin
 	beside  sync.WaitGroup
+	waiting atomic.Int64 // batches without an answer
 	batches atomic.Int64
 	refused clock.Seldom
 }
@@ -57,6 +58,10 @@ const (
 	// confirmTime is how long the database has to confirm leases that have ended by the wall clock
 	// alone.
 	confirmTime = time.Second
+	// A batch of pings waits for its answer for so many intervals, which is about as long as the leases that it asks for.
+	// mostWaiting of them wait at once, each on a connection.
+	intervalsWaited = 3
+	mostWaiting     = 3
 )
 
 // NewKeeper returns a Keeper whose loops do not run yet.
@@ -135,19 +140,61 @@ func (k *Keeper[X]) pingBatch(ctx context.Context, batch []X) (answered bool) {
 			})
 		}
 	}
-	return len(free) == 0 || k.Ping(ctx, free...)
+	return len(free) == 0 || k.pingOn(ctx, free)
 }
 
-// Ping extends the leases of the batch, and reports whether the database answered.
-func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
-	interval, slept := batch[0].Lease().Interval(), k.cfg.Store.Clock.Age() >= store.MaxClockAge
+// pingOn pings the batch and waits for the answer as long as [Keeper.Ping] does. The answer may come later, and count:
+// the majority lags, say, or handlers have all connections of the pool. The next ping goes out beside it, since its
+// connection may never answer.
+func (k *Keeper[X]) pingOn(ctx context.Context, batch []X) (answered bool) {
+	if k.waiting.Load() >= mostWaiting {
+		return false
+	}
+	patience := k.patience(batch)
+	limit := patience
+	if !k.cfg.Health.Down() {
+		limit = intervalsWaited * patience
+	}
+	var ok atomic.Bool
+	done := make(chan struct{})
+	k.waiting.Add(1)
+	k.beside.Go(func() {
+		defer close(done)
+		defer k.waiting.Add(-1)
+		ok.Store(k.pingWithin(ctx, limit, batch))
+	})
+	clock.PauseOr(ctx, patience, done)
+	return ok.Load()
+}
+
+// patience is how long the answer to pings of the batch is waited for.
+func (k *Keeper[X]) patience(batch []X) time.Duration {
+	if k.cfg.Health.Down() { // on a connection, perhaps, that will never answer
+		return time.Second
+	}
+	return max(shortest(batch), time.Second)
+}
+
+// shortest is the shortest ping interval of the batch.
+func shortest[X Holder](batch []X) time.Duration {
+	interval := batch[0].Lease().Interval()
 	for _, x := range batch {
 		interval = min(interval, x.Lease().Interval())
-		slept = slept || x.Lease().mayHaveSlept(k.cfg.Clock)
 	}
-	limit := max(interval, time.Second)
-	if k.cfg.Health.Down() { // on a connection, perhaps, that will never answer
-		limit = time.Second
+	return interval
+}
+
+// Ping extends the leases of the batch, and reports whether the database answered within the shortest of their ping
+// intervals.
+func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
+	return k.pingWithin(ctx, k.patience(batch), batch)
+}
+
+// pingWithin is [Keeper.Ping] with a limit of its own.
+func (k *Keeper[X]) pingWithin(ctx context.Context, limit time.Duration, batch []X) (answered bool) {
+	interval, slept := shortest(batch), k.cfg.Store.Clock.Age() >= store.MaxClockAge
+	for _, x := range batch {
+		slept = slept || x.Lease().mayHaveSlept(k.cfg.Clock)
 	}
 	call, cancel := k.cfg.Health.Call(ctx, limit)
 	defer cancel()

@@ -257,10 +257,11 @@ func IsDuplicate(err error) bool { return mongo.IsDuplicateKeyError(err) }
 func Outage(err error) bool { return Unreachable(err) && !Final(err) }
 
 // Away says whether an error proves an outage: no server answered, or none serves at the moment. An error
-// that the driver makes before it sends anything is none, and neither is the end of a change stream.
+// that the driver makes before it sends anything is none, and neither is the end of a change stream, or a majority that
+// lags behind a primary which has done what it was asked.
 func Away(err error) bool {
 	var server mongo.ServerError
-	return Outage(err) && (errors.As(err, &server) || isConnection(err) || isSelection(err) || mongo.IsTimeout(err))
+	return Outage(err) && !lagsAlone(err) && (errors.As(err, &server) || isConnection(err) || isSelection(err) || mongo.IsTimeout(err))
 }
 
 // isConnection says whether there was no connection, or it broke. After one breaks, the driver closes the others, too.

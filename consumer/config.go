@@ -39,6 +39,8 @@ type Config struct {
 
 	// ShutdownTimeout is how long handlers may continue after a shutdown began; then their
 	// contexts end with [ErrShutdown]. A negative value ends them at once. Defaults to 30 s.
+	// The process should be killed ten seconds after that at the earliest: the grace period of
+	// Kubernetes, 30 s by default, is too short for the default.
 	ShutdownTimeout time.Duration
 
 	// Middleware wraps every handler; the first is the outermost. None may be nil. Defaults to

@@ -29,6 +29,8 @@ const (
 	defaultDatabase = "mscheduler"
 	// selectionTimeout is how long a command waits for a server that takes writes.
 	selectionTimeout = 5 * time.Second
+	// maxIdleTime is how long a connection may be idle, unless the URI says it.
+	maxIdleTime = 45 * time.Second
 )
 
 // target is the database a command works on.
@@ -157,7 +159,14 @@ func (c *connection) answers(ctx context.Context) error {
 
 // dial makes a connection, which does not ask the server for anything yet.
 func (a *app) dial(t target) (*connection, error) {
-	client, err := mongo.Connect(options.Client().ApplyURI(t.uri).SetAppName("mscheduler").SetServerSelectionTimeout(selectionTimeout).SetMonitor(a.monitor))
+	o := options.Client().ApplyURI(t.uri).SetServerSelectionTimeout(selectionTimeout).SetMonitor(a.monitor)
+	if o.AppName == nil {
+		o.SetAppName("mscheduler")
+	}
+	if o.MaxConnIdleTime == nil { // many proxies break a connection on which nothing moves for a minute
+		o.SetMaxConnIdleTime(maxIdleTime)
+	}
+	client, err := mongo.Connect(o)
 	if err != nil {
 		return nil, usage("--uri: %s", withoutSecrets(err.Error(), t.uri))
 	}

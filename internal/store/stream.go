@@ -51,8 +51,9 @@ func (s *core) Watch(ctx context.Context, types []string, conditions *lifecycle.
 }
 
 // StreamAwait is how long the server waits for an event before it answers empty. Each
-// answer is a command of an idle worker; events do not wait for it.
-const StreamAwait = time.Minute
+// answer is a command of an idle worker; events do not wait for it. Many proxies break a connection on which nothing
+// moves for a minute.
+const StreamAwait = 45 * time.Second
 
 // noTimeout is longer than any stream lives, and short enough for the driver to take the
 // server's wait from [StreamAwait] and not from it: it counts in int32 milliseconds.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
@@ -192,15 +193,19 @@ func (s *Tasks) SaveLocalRetries(ctx context.Context, id string, index int, exec
 	return s.byExecution(ctx, "counting the local retries of task "+id, openGuard(id, index, execID), bson.D{d("$max", bson.D{d(path, n)})})
 }
 
-// executionPatience is how long a handler's own write is tried again while the database
-// does not answer. The handler's context, which ends with its lease, may cut it short.
-const executionPatience = 10 * time.Second
+const (
+	// executionPatience is how long a handler's own write is tried again while the database
+	// does not answer. The handler's context, which ends with its lease, may cut it short.
+	executionPatience = 10 * time.Second
+	// executionTry is how long one try may take: its connection may never answer.
+	executionTry = 5 * time.Second
+)
 
 // byExecution sets what the execution says of itself. To say it twice does no harm.
 func (s *Tasks) byExecution(ctx context.Context, doing string, filter, update bson.D) error {
 	began := s.local.Monotonic()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		res, err := s.tasks.UpdateOne(ctx, filter, update)
+		res, err := s.updateWithin(ctx, executionTry, filter, update)
 		switch {
 		case err == nil && res.MatchedCount == 0:
 			return fmt.Errorf("%s: %w", doing, model.ErrFenced)
@@ -213,4 +218,15 @@ func (s *Tasks) byExecution(ctx context.Context, doing string, filter, update bs
 			return explain(err, doing)
 		}
 	}
+}
+
+// updateWithin updates one task, by a call that is no longer than that, unless the context is that of a transaction, which a
+// second try could not repeat.
+func (s *Tasks) updateWithin(ctx context.Context, limit time.Duration, filter, update bson.D) (*mongo.UpdateResult, error) {
+	if InTransaction(ctx) {
+		return s.tasks.UpdateOne(ctx, filter, update)
+	}
+	call, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return s.tasks.UpdateOne(call, filter, update)
 }

@@ -132,7 +132,7 @@ func New(cfg Config) (*Flows, error) {
 }
 
 func (f *Flows) newDecider() *decision.Decider[*graph.Flow] {
-	return decision.New(decision.Config[*graph.Flow]{Store: f.store, Planner: planner{f}, Documents: f.store.Flows, Types: f.types, Log: f.log, Prompt: true, Size: sizeOf})
+	return decision.New(decision.Config[*graph.Flow]{Store: f.store, Planner: planner{f}, Documents: f.store.Flows, Types: f.types, Log: f.log, Prompt: true, Size: sizeOf, Over: isOver, Large: true})
 }
 
 // Run is the engine: it starts nodes when their parents have ended. It returns nil when ctx ends. Any

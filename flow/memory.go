@@ -85,11 +85,11 @@ func (m *memo) forget(life flowplan.Life) {
 	}
 }
 
-// sizeOf is about how many bytes of memory a flow takes; 0 = nothing more is decided about it.
+// isOver says that nothing more is decided about a flow.
+func isOver(f *graph.Flow) bool { return f.Status == graph.StatusFinish }
+
+// sizeOf is about how many bytes of memory a flow takes.
 func sizeOf(f *graph.Flow) int {
-	if f.Status == graph.StatusFinish {
-		return 0
-	}
 	const each = 800 // the node and its state
 	n := each*(len(f.Nodes)+1) + len(f.Ext.Value)
 	for i := range f.Nodes {

@@ -21,7 +21,8 @@ func TestTheSizeOfAFlowCountsWhatItsNodesStart(t *testing.T) {
 		require.Greater(t, sizeOf(&graph.Flow{Nodes: []graph.Vertex{v}, States: []graph.State{{}}}), much, name)
 	}
 	require.Greater(t, sizeOf(&graph.Flow{Nodes: []graph.Vertex{{}}, States: []graph.State{{Elements: text}}}), much)
-	require.Zero(t, sizeOf(&graph.Flow{Status: graph.StatusFinish}), "nothing is decided about it any more")
+	require.True(t, isOver(&graph.Flow{Status: graph.StatusFinish}), "nothing is decided about it any more")
+	require.False(t, isOver(&graph.Flow{Status: graph.StatusPending}))
 }
 
 func TestManySmallMemoriesOfFlowsAreBounded(t *testing.T) {

@@ -81,16 +81,14 @@ func New(cfg Config) (*Plans, error) {
 }
 
 func (p *Plans) newDecider() *decision.Decider[*repeat.Plan] {
-	return decision.New(decision.Config[*repeat.Plan]{Store: p.store, Planner: planner{p}, Documents: p.store.Plans, Types: p.types, Log: p.log, Prompt: true, Size: sizeOf, There: planner{p}.there, Begin: p.begin})
+	return decision.New(decision.Config[*repeat.Plan]{Store: p.store, Planner: planner{p}, Documents: p.store.Plans, Types: p.types, Log: p.log, Prompt: true, Size: sizeOf, Over: isOver, There: planner{p}.there, Begin: p.begin})
 }
 
-// sizeOf is about how many bytes of memory a plan takes; 0 = nothing more is decided about it.
-func sizeOf(plan *repeat.Plan) int {
-	if plan.Status.Over() {
-		return 0
-	}
-	return 4<<10 + len(plan.Messages.Value)
-}
+// sizeOf is about how many bytes of memory a plan takes.
+func sizeOf(plan *repeat.Plan) int { return 4<<10 + len(plan.Messages.Value) }
+
+// isOver says that nothing more is decided about a plan.
+func isOver(plan *repeat.Plan) bool { return plan.Status.Over() }
 
 // Run is the engine: it plans the next step when one has ended. It returns nil when ctx ends. Any
 // number of processes may run an engine. Run waits while the server is down. It returns an error only

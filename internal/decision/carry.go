@@ -217,7 +217,8 @@ func (d *Decider[D]) sweep(ctx context.Context, mine func(id string, late time.D
 	for skip := 0; ; {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		began, now := clock.Read(d.Store.Local()), d.Store.Clock.Now()
-		docs, unread, err := d.Documents.Planned(call, now.Add(-Slow), skip, perSweep)
+		most := min(perSweep, d.mostRead())
+		docs, unread, err := d.Documents.Planned(call, now.Add(-Slow), skip, most)
 		cancel()
 		found := len(docs) + len(unread)
 		if err != nil || found == 0 {
@@ -235,7 +236,7 @@ func (d *Decider[D]) sweep(ctx context.Context, mine func(id string, late time.D
 			return err
 		}
 		stuck, err := d.CarryOut(ctx, docs)
-		if err != nil && stuck == 0 || found < perSweep {
+		if err != nil && stuck == 0 || found < most {
 			return err
 		}
 		if err != nil {

@@ -42,9 +42,12 @@ type Config[D any] struct {
 	// With Prompt, the engine decides about ends of its own process at once, even if another engine
 	// is first by rank. It finds other ends with its looks.
 	Prompt bool
-	// Size is about how many bytes of memory a document takes. With Prompt, an engine remembers
-	// documents that it has decided about; those of size 0 it does not. nil = all are small.
+	// Size is about how many bytes of memory a document takes; nil = all are small. With Prompt, an engine remembers
+	// documents that it has decided about, but not those that are over; nil = none is.
 	Size func(D) int
+	Over func(D) bool
+	// Large says that documents may be large, so that only some are read at a time.
+	Large bool
 	// There, if it is not nil, hears of a task that was there when it was to be sent. A decision that is carried out
 	// twice sent it before, or it is none of the document's.
 	There func(ctx context.Context, doc D, t *model.Task) error

@@ -32,18 +32,55 @@ var errUnreadLife = errors.New("this process cannot read the newest life of the 
 // for each document. began is when they were about to be read. Documents that this engine remembers
 // are read only where that is not enough.
 func (d *Decider[D]) Decide(ctx context.Context, began clock.Instant, due []D, lives []store.OutboxLife, now time.Time) (out Outcome, err error) {
-	out, err = d.decide(ctx, began, due, lives, d.recent.docs, now)
-	if err != nil || len(out.stale) == 0 {
-		return out, err
+	for _, part := range d.parts(due, lives) {
+		one, err := d.decide(ctx, began, due, part, d.recent.docs, now)
+		if out.add(one); err != nil {
+			return out, err
+		}
+		if due = nil; len(one.stale) == 0 {
+			continue
+		}
+		again := slices.DeleteFunc(slices.Clone(part), func(l store.OutboxLife) bool { return !slices.Contains(one.stale, d.Planner.Of(l)) })
+		more, err := d.decide(ctx, began, nil, again, nil, now)
+		if out.add(more); err != nil {
+			return out, err
+		}
 	}
-	again := slices.DeleteFunc(slices.Clone(lives), func(l store.OutboxLife) bool { return !slices.Contains(out.stale, d.Planner.Of(l)) })
-	more, err := d.decide(ctx, began, nil, again, nil, now)
-	out.Worked, out.More, out.Stays = out.Worked || more.Worked, out.More || more.More, out.Stays+more.Stays
-	out.written, out.crossed = append(out.written, more.written...), append(out.crossed, more.crossed...)
-	if out.Next.IsZero() || !more.Next.IsZero() && more.Next.Before(out.Next) {
-		out.Next = more.Next
+	return out, nil
+}
+
+// add adds what became of more.
+func (o *Outcome) add(more Outcome) {
+	o.Worked, o.More, o.Stays = o.Worked || more.Worked, o.More || more.More, o.Stays+more.Stays
+	o.written, o.crossed = append(o.written, more.written...), append(o.crossed, more.crossed...)
+	if o.Next.IsZero() || !more.Next.IsZero() && more.Next.Before(o.Next) {
+		o.Next = more.Next
 	}
-	return out, err
+}
+
+// parts divides ends so that deciding about each part reads no more documents than may be read at a time. All ends
+// that concern a document are in one part, those that concern due documents in the first one.
+func (d *Decider[D]) parts(due []D, lives []store.OutboxLife) [][]store.OutboxLife {
+	parts, in, read := [][]store.OutboxLife{nil}, map[string]int{}, 0
+	for _, doc := range due {
+		in[d.Documents.ID(doc)] = 0
+	}
+	for _, l := range lives {
+		id := d.Planner.Of(l)
+		part, known := in[id]
+		if !known {
+			if _, known = d.recent.docs[id]; !known {
+				if read == d.mostRead() {
+					parts, read = append(parts, nil), 0
+				}
+				read++
+			}
+			part = len(parts) - 1
+			in[id] = part
+		}
+		parts[part] = append(parts[part], l)
+	}
+	return parts
 }
 
 // decide is Decide; recent are documents as they were, by id, which need not be read. If somebody has
@@ -193,6 +230,14 @@ func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLif
 		docs, err := d.Documents.ByIDs(ctx, missing)
 		if err != nil {
 			return nil, err
+		}
+		if d.Large {
+			d.large.begin()
+			for _, doc := range docs {
+				if !isNil(doc) {
+					d.large.read(d.Size(doc) / decoded)
+				}
+			}
 		}
 		for _, id := range missing {
 			doc, there := docs[id]

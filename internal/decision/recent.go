@@ -45,7 +45,8 @@ func (d *Decider[D]) remember(w store.Decision[D]) {
 		size = d.Size(doc)
 	}
 	_, all := d.known(doc)
-	if planned := len(d.Documents.PlanIDs(doc)) > 0; size == 0 || planned && !all || !planned && w.Drop {
+	over := d.Over != nil && d.Over(doc)
+	if planned := len(d.Documents.PlanIDs(doc)) > 0; over || planned && !all || !planned && w.Drop {
 		d.recent.forget(id)
 		return
 	}

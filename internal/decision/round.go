@@ -10,9 +10,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
-// perLook is how many due documents, and how many ends, a look reads at a time.
-const perLook = 500
-
 // engineState is what a decider knows while an engine runs. One goroutine uses it.
 type engineState[D any] struct {
 	found   found[D]
@@ -20,6 +17,7 @@ type engineState[D any] struct {
 	told    map[string]told          // by entry: ends that were told and still stand in their outboxes
 	crossed map[string]time.Duration // by document: when another's decision crossed one of [Decider.hear]
 	recent  recent[D]
+	large   budget // where documents may be large
 }
 
 func newEngineState[D any]() engineState[D] {
@@ -54,7 +52,17 @@ func (f *found[D]) full() bool { return max(f.pages[0], f.pages[1]) >= perLook }
 
 func (d *Decider[D]) waits() bool { return d.found.waiting }
 
-func (d *Decider[D]) dueFull() bool { return len(d.found.due)+len(d.found.unread) >= perLook }
+func (d *Decider[D]) dueFull() bool {
+	return d.large.left || len(d.found.due)+len(d.found.unread) >= d.mostRead()
+}
+
+// mostRead is how many documents are read at a time.
+func (d *Decider[D]) mostRead() int {
+	if d.Large {
+		return d.large.limit()
+	}
+	return perLook
+}
 
 // pending is the time of the earliest end that the last round left: to another engine, or because
 // it cannot be applied now.
@@ -72,8 +80,9 @@ func (d *Decider[D]) lost(ctx context.Context) error { return d.Planner.Sweep(ct
 func (d *Decider[D]) questions(now, endsFrom time.Time, skip int) []store.Question {
 	d.found = found[D]{pending: d.found.pending} // until they are found again
 	f := &d.found
+	d.large.begin()
 	out := d.Documents.Questions(store.Look[D]{
-		Now: now, Skip: skip, Limit: perLook,
+		Now: now, Skip: skip, Limit: d.mostRead(), Read: d.large.read,
 		Due: func(doc D) { f.due = append(f.due, doc) }, Unread: func(u store.Unreadable) { f.unread = append(f.unread, u) },
 		Next: func(at time.Time) { f.next = at }, LeftBefore: now.Add(-Slow), Left: func() { f.left = true }, Waiting: func() { f.waiting = true },
 	})

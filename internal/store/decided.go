@@ -47,12 +47,15 @@ type Decision[D any] struct {
 type Look[D any] struct {
 	Now         time.Time
 	Skip, Limit int // of the due documents
-	Due         func(D)
-	Unread      func(Unreadable)
-	Next        func(time.Time)
-	LeftBefore  time.Time
-	Left        func() // there are plans of before LeftBefore
-	Waiting     func()
+	// Read is told the size of each due document before it is decoded. false = enough was read, and it is left for
+	// the next look.
+	Read       func(bytes int) bool
+	Due        func(D)
+	Unread     func(Unreadable)
+	Next       func(time.Time)
+	LeftBefore time.Time
+	Left       func() // there are plans of before LeftBefore
+	Waiting    func()
 }
 
 // ID is the document's id.

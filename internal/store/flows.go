@@ -111,15 +111,18 @@ func (s *Flows) Callback(ctx context.Context, id string) (*model.Callback, bson.
 // nodes wait to be linked.
 func (s *Flows) Questions(l Look[*graph.Flow]) []Question {
 	return []Question{
-		s.DueQuestion(l.Now, l.Skip, l.Limit, l.Due, l.Unread), s.NextQuestion(l.Now, l.Next),
+		s.DueQuestion(l.Now, l.Skip, l.Limit, l.Read, l.Due, l.Unread), s.NextQuestion(l.Now, l.Next),
 		s.plannedQuestion(l.LeftBefore, l.Left), s.RunningQuestion(l.Waiting),
 	}
 }
 
-// DueQuestion asks for the flows that are due, the longest due first. Index: due.
-func (s *Flows) DueQuestion(now time.Time, skip, limit int, take func(*graph.Flow), unread func(Unreadable)) Question {
+// DueQuestion asks for the flows that are due, the longest due first. read is that of [Look]: flows may be large. Index: due.
+func (s *Flows) DueQuestion(now time.Time, skip, limit int, read func(bytes int) bool, take func(*graph.Flow), unread func(Unreadable)) Question {
 	return Question{coll: s.flows, filter: bson.D{d("due_at", bson.D{d("$lte", now)})}, sort: bson.D{d("due_at", 1)}, skip: skip, limit: limit,
 		take: func(raw bson.Raw) error {
+			if !read(len(raw)) {
+				return nil
+			}
 			if f, err := decodeFlow(raw); err != nil {
 				unread(unreadable(raw, err))
 			} else {

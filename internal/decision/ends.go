@@ -32,7 +32,15 @@ var errUnreadLife = errors.New("this process cannot read the newest life of the 
 // for each document. began is when they were about to be read. Documents that this engine remembers
 // are read only where that is not enough.
 func (d *Decider[D]) Decide(ctx context.Context, began clock.Instant, due []D, lives []store.OutboxLife, now time.Time) (out Outcome, err error) {
-	for _, part := range d.parts(due, lives) {
+	entered := d.Store.Local().Monotonic()
+	for i, part := range d.parts(due, lives) {
+		if i > 0 { // each part reads its own documents
+			began = clock.Read(d.Store.Local())
+			if d.Store.Local().Monotonic()-entered > busyLook { // the engine must tell that it lives, too
+				out.More = true
+				return out, nil
+			}
+		}
 		one, err := d.decide(ctx, began, due, part, d.recent.docs, now)
 		if out.add(one); err != nil {
 			return out, err

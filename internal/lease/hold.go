@@ -34,6 +34,7 @@ type Hold struct {
 	pinged     clock.Instant // when the last ping that was answered was sent
 	toDeadline bool          // the lease reaches to the deadline: no ping extends it further
 	many       bool          // several workers are wanted: a ping speaks for this one alone
+	answerBy   time.Duration // monotonic: until when the answer to a ping is awaited; 0 = no ping is on its way
 	asked      confirmation  // whether the lease holds, since it was last proven
 }
 
@@ -138,6 +139,32 @@ func (h *Hold) pingDue(c clock.Clock) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.every - h.pinged.Since(c)
+}
+
+// expect notes that a ping was sent, whose answer is awaited until that monotonic time.
+func (h *Hold) expect(until time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answerBy = until
+}
+
+// came notes that the answer came, or will not. A later ping may be on its way.
+func (h *Hold) came(until time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.answerBy == until {
+		h.answerBy = 0
+	}
+}
+
+// expected is how much longer the answer to a ping is awaited.
+func (h *Hold) expected(c clock.Clock) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.answerBy == 0 {
+		return 0
+	}
+	return h.answerBy - c.Monotonic()
 }
 
 // Interval is how often the lease is to be extended.

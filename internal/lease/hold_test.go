@@ -132,3 +132,14 @@ func TestAChangedPingIntervalIsAtMostHalfOfTheLease(t *testing.T) {
 	require.Equal(t, 5*time.Second, h.Interval())
 	require.True(t, h.Many())
 }
+
+func TestAnAnswerThatComesAfterThatOfALaterPingProvesNothing(t *testing.T) {
+	m := &machine{}
+	h := held(m, 0)
+	first := stamp(m, 0)
+	m.pass(5 * time.Second)
+	h.prove(stamp(m, 0), 10*time.Second, false)
+	require.Equal(t, 9*time.Second, h.Trusted(m))
+	h.prove(first, 10*time.Second, false)
+	require.Equal(t, 9*time.Second, h.Trusted(m))
+}

@@ -45,8 +45,11 @@ type Keeper[X Holder] struct {
 	guard   chan struct{} // the same, for the next margin
 	beside  sync.WaitGroup
 	waiting atomic.Int64 // batches without an answer
-	batches atomic.Int64
-	refused clock.Seldom
+
+	mu       sync.Mutex
+	answered clock.Instant // when the last ping that was answered was sent
+	batches  atomic.Int64
+	refused  clock.Seldom
 }
 
 const (
@@ -58,9 +61,10 @@ const (
 	// confirmTime is how long the database has to confirm leases that have ended by the wall clock
 	// alone.
 	confirmTime = time.Second
-	// A batch of pings waits for its answer for so many intervals, which is about as long as the leases that it asks for.
-	// mostWaiting of them wait at once, each on a connection.
+	// A batch of pings waits for its answer for so many intervals, which is about as long as the leases that it asks for,
+	// and for longestWait at most. mostWaiting of them wait at once, each on a connection.
 	intervalsWaited = 3
+	longestWait     = 30 * time.Second
 	mostWaiting     = 3
 )
 
@@ -99,10 +103,14 @@ func (k *Keeper[X]) PingLoop(ctx context.Context) {
 // how long until the next.
 func (k *Keeper[X]) PingDue(ctx context.Context) time.Duration {
 	var batch []X
-	answered := true
+	answered, waits := true, false
 	next := LongestPause
 	for _, x := range k.cfg.Held() {
 		if !x.Pingable() || x.Lease().Bounded() {
+			continue
+		}
+		if rest := x.Lease().expected(k.cfg.Clock); rest > 0 {
+			next = min(next, rest)
 			continue
 		}
 		due, interval := x.Lease().pingDue(k.cfg.Clock), x.Lease().Interval()
@@ -113,11 +121,12 @@ func (k *Keeper[X]) PingDue(ctx context.Context) time.Duration {
 		next = min(next, due)
 	}
 	if len(batch) > 0 {
-		answered = k.pingBatch(ctx, batch)
+		answered, waits = k.pingBatch(ctx, batch)
 	}
-	if answered {
+	switch {
+	case answered:
 		k.cfg.Health.Pinged()
-	} else { // others believe that a healthy worker tries again so soon
+	case !waits: // others believe that a healthy worker tries again so soon
 		next = min(next, claim.RetryPings/2+rand.N(claim.RetryPings/2))
 	}
 	return max(next, shortestPause)
@@ -125,8 +134,8 @@ func (k *Keeper[X]) PingDue(ctx context.Context) time.Duration {
 
 // pingBatch pings free tasks in one batch. It pings held tasks one by one beside the batch. So
 // they delay no other task, and keep their leases if the transaction ends in time. answered
-// reports whether the database answered the batch.
-func (k *Keeper[X]) pingBatch(ctx context.Context, batch []X) (answered bool) {
+// reports whether the database answered the batch, waits whether it still may.
+func (k *Keeper[X]) pingBatch(ctx context.Context, batch []X) (answered, waits bool) {
 	free := make([]X, 0, len(batch))
 	for _, x := range batch {
 		l := x.Lease()
@@ -140,20 +149,29 @@ func (k *Keeper[X]) pingBatch(ctx context.Context, batch []X) (answered bool) {
 			})
 		}
 	}
-	return len(free) == 0 || k.pingOn(ctx, free)
+	if len(free) == 0 {
+		return true, false
+	}
+	return k.pingOn(ctx, free)
 }
 
-// pingOn pings the batch and waits for the answer as long as [Keeper.Ping] does. The answer may come later, and count:
-// the majority lags, say, or handlers have all connections of the pool. The next ping goes out beside it, since its
-// connection may never answer.
-func (k *Keeper[X]) pingOn(ctx context.Context, batch []X) (answered bool) {
+// pingOn pings the batch. The answer is awaited as long as [Keeper.Ping] does, then the next ping goes out beside it,
+// since its connection may never answer. It may come later, and count: the majority lags, say, or handlers have all
+// connections of the pool. After LongestPause others are pinged meanwhile.
+func (k *Keeper[X]) pingOn(ctx context.Context, batch []X) (answered, waits bool) {
 	if k.waiting.Load() >= mostWaiting {
-		return false
+		return false, false
 	}
 	patience := k.patience(batch)
 	limit := patience
 	if !k.cfg.Health.Down() {
-		limit = intervalsWaited * patience
+		for _, x := range batch {
+			limit = max(limit, min(intervalsWaited*x.Lease().Interval(), longestWait))
+		}
+	}
+	until := k.cfg.Clock.Monotonic() + patience
+	for _, x := range batch {
+		x.Lease().expect(until)
 	}
 	var ok atomic.Bool
 	done := make(chan struct{})
@@ -162,9 +180,12 @@ func (k *Keeper[X]) pingOn(ctx context.Context, batch []X) (answered bool) {
 		defer close(done)
 		defer k.waiting.Add(-1)
 		ok.Store(k.pingWithin(ctx, limit, batch))
+		for _, x := range batch {
+			x.Lease().came(until)
+		}
 	})
-	clock.PauseOr(ctx, patience, done)
-	return ok.Load()
+	came := clock.PauseOr(ctx, min(patience, LongestPause), done)
+	return ok.Load(), !came && patience > LongestPause
 }
 
 // patience is how long the answer to pings of the batch is waited for.
@@ -213,7 +234,7 @@ func (k *Keeper[X]) pingWithin(ctx context.Context, limit time.Duration, batch [
 		byPing[[2]string{l.task.ID, l.execID}] = x
 	}
 	unsure, err := k.cfg.Store.Tasks.Extend(call, pings, interval/4)
-	k.cfg.Health.Report(err)
+	k.report(err, stamp.At)
 	prove := func(p *store.Ping) {
 		if x, kept := byPing[[2]string{p.ID, p.ExecID}]; kept && !p.Missed {
 			l := x.Lease()
@@ -246,6 +267,19 @@ func (k *Keeper[X]) pingWithin(ctx context.Context, limit time.Duration, batch [
 		k.cfg.Log.Error().Err(err).Msg("could not ping; retrying")
 	}
 	return err == nil
+}
+
+// report reports what became of a ping that was sent then. If a later one was answered, the error of this one is no news.
+func (k *Keeper[X]) report(err error, sent clock.Instant) {
+	k.mu.Lock()
+	old := k.answered.After(sent)
+	if err == nil && !old {
+		k.answered = sent
+	}
+	k.mu.Unlock()
+	if err == nil || !old || !store.Outage(err) {
+		k.cfg.Health.Report(err)
+	}
 }
 
 // GuardLoop watches the margins until ctx ends: a handler whose lease could not be extended is

@@ -84,3 +84,36 @@ func TestAPingThatTheDatabaseRefusesIsLoggedOnceAMinute(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, refused.Sprung(), 10)
 }
+
+// The connection of the first ping never answers, say. The leases of others do not wait for it, and neither does the
+// next ping of the same lease, but only some wait at once.
+func TestAPingWithoutAnAnswerHoldsUpNoOther(t *testing.T) {
+	px := testdb.BehindPatient(t)
+	db, c := testdb.Through(t, px), testdb.NewClock()
+	st, long := claimed(t, db, c)
+	_, short := claimed(t, db, c)
+	k, x := keep(st, c, zerolog.Nop(), long)
+	_, y := keep(st, c, zerolog.Nop(), short)
+	x.hold.Adapt(20*time.Second, false)
+	held := []holder{x}
+	k.cfg.Held = func() []holder { return held }
+	pings := px.Set(proxy.Rule{Command: "update", Collection: "tasks", Contains: "ping_expire_time", Times: -1, Do: proxy.HoldBefore})
+	c.Move(16 * time.Second)
+	k.PingDue(t.Context())
+	require.Equal(t, 1, pings.Sprung())
+	k.PingDue(t.Context())
+	require.Equal(t, 1, pings.Sprung(), "its answer is awaited")
+	held = append(held, y)
+	k.PingDue(t.Context())
+	require.Equal(t, 2, pings.Sprung(), "the other one is due")
+	c.Move(20 * time.Second)
+	k.PingDue(t.Context())
+	require.Equal(t, mostWaiting, pings.Sprung(), "the next one of both")
+	c.Move(20 * time.Second)
+	k.PingDue(t.Context())
+	require.Equal(t, mostWaiting, pings.Sprung())
+	pings.Release()
+	k.Wait()
+	require.Positive(t, k.Batches())
+	require.Positive(t, x.hold.Trusted(c))
+}

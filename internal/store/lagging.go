@@ -64,7 +64,10 @@ func (b *batch) awaitMajority(ctx context.Context, c command) error {
 		limit = beforeEnd(ctx, lagPatience, partShare)
 	}
 	late, err := b.sendWithin(ctx, c, limit)
-	late.each(b.leaveOut)
+	late.each(func(id string) { // from now on it is asked about alone, so that the others do not wait again
+		b.s.held.suspect(b.coll, id, b.s.local)
+		b.leaveOut(id)
+	})
 	return err
 }
 
@@ -74,30 +77,46 @@ func (c *command) add(from *command, i int) {
 }
 
 // afterRouter finds the statements of a command that ran out of a router's time, and that the primaries have carried
-// out all the same. Their majority is waited for. The others are returned. Index: _id.
+// out all the same. Their majority is waited for. The others are returned, and all of them if the primaries cannot be
+// asked. Index: _id.
 func (b *batch) afterRouter(ctx context.Context, late command) (left command, err error) {
-	pending := map[string]bool{}
-	for from := 0; from < len(late.parts); from += perLookAfter {
-		if err := b.pending(ctx, late.parts[from:min(from+perLookAfter, len(late.parts))], pending); err != nil {
-			return command{}, err
-		}
-	}
-	done := command{ordered: late.ordered}
-	for i := range late.parts {
-		if slices.ContainsFunc(late.parts[i].ids, func(id string) bool { return pending[id] }) {
-			left.add(&late, i)
-		} else {
-			done.add(&late, i)
-		}
+	left, done, err := b.divide(ctx, b.coll, late)
+	if err != nil {
+		return command{}, err
 	}
 	return left, b.awaitMajority(ctx, done)
 }
 
-// perLookAfter is how many statements one look of [batch.afterRouter] is about.
+// divide divides a command by a look at the documents: left are the statements that are not carried out there.
+func (b *batch) divide(ctx context.Context, coll *mongo.Collection, c command) (left, done command, err error) {
+	look, cancel := context.WithTimeout(ctx, beforeEnd(ctx, lagPatience, partShare))
+	defer cancel()
+	pending := map[string]bool{}
+	for from := 0; from < len(c.parts); from += perLookAfter {
+		err := b.pending(look, coll, c.parts[from:min(from+perLookAfter, len(c.parts))], pending)
+		if err != nil && (Final(err) || ctx.Err() != nil) {
+			return command{}, command{}, err
+		}
+		if err != nil { // a shard has no primary, perhaps
+			return c, command{}, nil
+		}
+	}
+	left.ordered, done.ordered = c.ordered, c.ordered
+	for i := range c.parts {
+		if slices.ContainsFunc(c.parts[i].ids, func(id string) bool { return pending[id] }) {
+			left.add(&c, i)
+		} else {
+			done.add(&c, i)
+		}
+	}
+	return left, done, nil
+}
+
+// perLookAfter is how many statements one look of [batch.divide] is about.
 const perLookAfter = 100
 
-// pending adds the ids for which the primaries have not carried the statements out.
-func (b *batch) pending(ctx context.Context, statements []statement, to map[string]bool) error {
+// pending adds the ids for which the statements are not carried out, as the collection is read.
+func (b *batch) pending(ctx context.Context, coll *mongo.Collection, statements []statement, to map[string]bool) error {
 	var stored []string // done as soon as the document is there, and no filter finds it
 	var filters bson.A
 	for i := range statements {
@@ -121,7 +140,7 @@ func (b *batch) pending(ctx context.Context, statements []statement, to map[stri
 		filters = append(filters, bson.Raw(filter))
 	}
 	look := func(filter bson.D, each func(id string)) error {
-		return readEach(ctx, b.coll, "looking at what ran out of time", filter, options.Find().SetProjection(fields("_id")), func(doc bson.Raw) bool {
+		return readEach(ctx, coll, "looking at what ran out of time", filter, options.Find().SetProjection(fields("_id")), func(doc bson.Raw) bool {
 			if id, ok := doc.Lookup("_id").StringValueOK(); ok {
 				each(id)
 			}

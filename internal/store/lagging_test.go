@@ -279,29 +279,45 @@ func TestBehindARouterHeldDocumentsHoldUpNoCall(t *testing.T) {
 	require.NoError(t, session.AbortTransaction(t.Context()))
 }
 
-// A shard that has lost its majority costs the others nothing.
+// A shard that has lost its majority costs the others nothing, whichever of the router and the shard answers first.
 func TestBehindARouterAShardWithoutItsMajorityCostsTheOthersNoLease(t *testing.T) {
-	a := newAnswered(t)
 	lost := map[string]bool{"3": true, "7": true} // what lies there
-	lagging := atomic.Bool{}
-	a.routed(t, func(request bson.Raw, answer bson.D) bson.D {
-		if lagging.Load() {
+	for name, lags := range map[string]func(request bson.Raw, answer bson.D) bson.D{
+		"the router": func(request bson.Raw, answer bson.D) bson.D {
 			return ranOutEach(request, answer, func(key string) bool { return lost[key] })
-		}
-		return answer
-	})
-	claims := a.claims(t, 10)
-	_, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
-	require.NoError(t, err)
-	lagging.Store(true)
-	var pings []store.Ping
-	for _, c := range claims {
-		pings = append(pings, store.Ping{ID: c.After.ID, ExecID: "e", Until: a.Clock.Now().Add(time.Hour)})
-	}
-	missed, err := a.Tasks.Pings(t.Context(), pings, time.Second)
-	require.NoError(t, err)
-	require.Empty(t, missed)
-	for i, p := range pings {
-		require.Equal(t, lost[fmt.Sprint(i)], p.Missed, "%d", i)
+		},
+		"the shard": func(_ bson.Raw, answer bson.D) bson.D {
+			return append(answer, field("writeConcernError", bson.D{field("code", number(64)), field("errmsg", "multiple errors reported")}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAnswered(t)
+			lagging := atomic.Bool{}
+			a.routed(t, func(request bson.Raw, answer bson.D) bson.D {
+				if lagging.Load() {
+					return lags(request, answer)
+				}
+				return answer
+			})
+			claims := a.claims(t, 10)
+			_, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
+			require.NoError(t, err)
+			lagging.Store(true)
+			var pings []store.Ping
+			for _, c := range claims {
+				pings = append(pings, store.Ping{ID: c.After.ID, ExecID: "e", Until: a.Clock.Now().Add(time.Hour)})
+			}
+			missed, err := a.Tasks.Pings(t.Context(), pings, time.Second)
+			require.NoError(t, err)
+			require.Empty(t, missed)
+			for i, p := range pings {
+				if !lost[fmt.Sprint(i)] {
+					require.False(t, p.Missed, "%d", i)
+				} else if name == "the router" {
+					require.True(t, p.Missed, "%d", i)
+					require.True(t, a.Suspected(p.ID), "it is pinged alone from now on")
+				}
+			}
+		})
 	}
 }

@@ -361,7 +361,7 @@ func (s *core) foreign(ctx context.Context) (name string, err error) {
 	for coll, field := range map[*mongo.Collection]string{
 		s.signals: "task_ids", s.rates: "next", s.workers: "types", s.runs: "rule_id", s.flows: "rev", s.flowNodes: "flow_id",
 		s.plans: "rev", s.planHistory: "rev", s.planResults: "plan", s.tokens: "hash", s.answers: "request", s.audit: "operation",
-		s.series: "delay", s.history: "generation",
+		s.series: "type", s.history: "generation",
 	} {
 		filters[coll] = bson.D{d(field, absent)}
 	}

@@ -259,12 +259,13 @@ func (b *batch) sendWithin(ctx context.Context, c command, limit time.Duration) 
 		return c, nil
 	case !errors.As(err, &we) || we.WriteConcernError == nil && len(we.WriteErrors) == 0:
 		return command{}, explain(err, b.doing+"s")
-	case limited && b.lags(we) && c.parts[0].insert != nil && onlyDuplicates(we):
+	case limited && b.lags(we) && c.parts[0].insert != nil && onlyDuplicates(we) && !b.sharded:
 		return command{}, b.insertedLate(ctx, c, we)
 	case we.WriteConcernError == nil: // the command was carried out; single statements were not
 		return b.refused(ctx, c, we, limit)
-	case limited && b.lags(we) && c.awaited:
-		return c, nil
+	case limited && b.lags(we) && c.awaited: // on one shard, perhaps: the others have their majority
+		late, _, err = b.divide(ctx, b.s.durable(b.coll), c)
+		return late, err
 	case limited && b.lags(we):
 		return b.again(ctx, c, we)
 	default:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -137,15 +138,33 @@ func (s *Tasks) Lost(ctx context.Context, missed []*Ping) ([]Ping, error) {
 	if len(missed) == 0 {
 		return nil, nil
 	}
-	ids := collect(missed, func(p *Ping) string { return p.ID })
-	tasks, err := s.byIDs(ctx, s.tasks, "looking at pinged executions", ids, options.Find().SetProjection(fields("worker_states")))
+	var free, held []string
+	for _, p := range missed {
+		if p.held {
+			held = append(held, p.ID)
+		} else {
+			free = append(free, p.ID)
+		}
+	}
+	tasks, err := s.pinged(ctx, free)
 	if err != nil {
 		return nil, err
 	}
+	// Behind a router they may be on a shard without a primary, which must not cost the others their leases.
+	short, cancel := context.WithTimeout(ctx, beforeEnd(ctx, executionTry, partShare))
+	defer cancel()
+	apart, err := s.pinged(short, held)
+	if err != nil && len(free) == 0 {
+		return nil, err
+	}
+	maps.Copy(tasks, apart)
 	var lost []Ping
 	for _, p := range missed {
 		var st *model.WorkerState
 		t, there := tasks[p.ID]
+		if p.held && err != nil {
+			continue
+		}
 		if there && t == nil { // it cannot be read: nothing is known
 			continue
 		}
@@ -163,6 +182,14 @@ func (s *Tasks) Lost(ctx context.Context, missed []*Ping) ([]Ping, error) {
 		p.Missed = p.Missed || p.held
 	}
 	return lost, nil
+}
+
+// pinged reads the executions of tasks. Index: _id.
+func (s *Tasks) pinged(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	if len(ids) == 0 {
+		return map[string]*model.Task{}, nil
+	}
+	return s.byIDs(ctx, s.tasks, "looking at pinged executions", ids, options.Find().SetProjection(fields("worker_states")))
 }
 
 // openGuard is the filter of a write by an open execution that decides nothing.

@@ -217,7 +217,7 @@ func (e *missingNodeError) Error() string {
 	return fmt.Sprintf("no such node: %q of the flow %s", e.node, e.flow)
 }
 
-func (e *missingNodeError) Unwrap() error { return ErrNotFound }
+func (e *missingNodeError) Unwrap() error { return store.ErrNoFlow }
 
 // place is where a node stands in its flow.
 func place(doc *graph.Flow, node string) (int, error) {

@@ -312,7 +312,7 @@ func TestWithoutASecretKeyNothingIsWritten(t *testing.T) {
 		require.ErrorContains(t, err, "callback.security.keys[0].sk")
 		require.ErrorContains(t, err, "MSCHEDULER_SECRET_KEY")
 		_, err = a.p.Get(t.Context(), "-/chaos.work/k")
-		require.ErrorIs(t, err, producer.ErrNotFound)
+		require.ErrorIs(t, err, model.ErrNotFound)
 		c, err := consumer.New(consumer.Config{Database: a.db})
 		require.NoError(t, err)
 		hook := r.to()

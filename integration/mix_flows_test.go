@@ -214,7 +214,7 @@ func (m *mix) resolves(flows []*mixedFlow) {
 	}
 	for _, f := range all {
 		f, err := m.flows.Get(ctx, f.ID)
-		if errors.Is(err, flow.ErrNotFound) {
+		if errors.Is(err, model.ErrNotFound) {
 			continue
 		}
 		require.NoError(m.t, err)
@@ -296,7 +296,7 @@ func (m *mix) checkFlow(x *mixedFlow) {
 			continue
 		}
 		child, err := m.flows.Get(ctx, x.id+"."+f.Nodes[i].ID)
-		if errors.Is(err, flow.ErrNotFound) {
+		if errors.Is(err, model.ErrNotFound) {
 			continue // it was never started
 		}
 		require.NoError(t, err)

@@ -218,7 +218,7 @@ func TestARestoredDatabaseGoesOnWhereTheBackupWasMade(t *testing.T) {
 	a = s.arena()
 	rules, _, plans = a.planners()
 	_, err = a.puller.Complete(ctx, late.Handle, 1)
-	require.ErrorIs(t, err, producer.ErrNotFound, "nobody knows what was sent after the backup")
+	require.ErrorIs(t, err, model.ErrNotFound, "nobody knows what was sent after the backup")
 	require.True(t, a.sendKey("later", 1).Created, "who sends it again has it run again")
 	require.Equal(t, model.StatusExecuting, a.get(running).Status)
 	nodes.Store(0)

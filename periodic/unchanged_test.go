@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -67,7 +68,7 @@ func TestAnUpdateThatChangesNothingWritesNothing(t *testing.T) {
 		same(spec())
 		same(periodic.SpecOf(stored()))
 		_, err = p.Update(t.Context(), created.ID, 7, spec())
-		require.ErrorIs(t, err, periodic.ErrChanged)
+		require.ErrorIs(t, err, model.ErrChanged)
 
 		turned := func(enabled bool) *schedule.Rule {
 			t.Helper()

@@ -20,7 +20,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
-	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 	"github.com/mscheduler/mscheduler/producer"
 	"github.com/mscheduler/mscheduler/pull"
@@ -327,7 +326,7 @@ func TestAPlanThatBreaksBeforeItsNextTryIsERRORUntilItIsMended(t *testing.T) {
 	w.drain()
 	require.Empty(t, w.get(p.ID).Planned, "nothing of it is to be done")
 	_, err := w.plans.Reset(t.Context(), p.ID)
-	require.ErrorIs(t, err, plan.ErrRefused)
+	require.ErrorAs(t, err, new(*model.RefusedError))
 	set(bson.D{{Key: "$set", Value: bson.D{{Key: "messages", Value: bson.A{"north"}}}}})
 	_, err = w.plans.Reset(t.Context(), p.ID)
 	require.NoError(t, err)

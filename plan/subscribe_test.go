@@ -100,7 +100,7 @@ func TestASubscriptionEndsWithItsContextAndNamesAMissingSeat(t *testing.T) {
 		require.NoError(t, err)
 		require.NotNil(t, seat)
 	}
-	require.ErrorIs(t, onlyError(w.plans.Subscribe(t.Context(), plan.Topic{})), plan.ErrNoStream)
+	require.ErrorAs(t, onlyError(w.plans.Subscribe(t.Context(), plan.Topic{})), new(*model.NoStreamError))
 }
 
 // The seat is given back, and nothing waits for a server that will never take the token.

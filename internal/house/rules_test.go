@@ -76,7 +76,7 @@ var mayImport = map[string][]string{
 	"internal/view":         {"core", "flow", "internal/calendar", "internal/flowdraw", "internal/flowplan", "internal/flowspec", "internal/human", "internal/secret", "internal/stepplan", "internal/store", "internal/tickplan"},
 	"internal/audit":        {"core", "internal/bulk", "internal/groupcommit", "internal/secret", "internal/store", "internal/view"},
 	"internal/rulechange":   {"core", "periodic", "internal/builtin", "internal/calendar", "internal/form", "internal/human", "internal/rulespec", "internal/secret", "internal/store", "internal/tickplan", "internal/view"},
-	"internal/failure":      {"core", "internal/store", "producer", "admin", "flow", "periodic", "plan"},
+	"internal/failure":      {"core", "internal/store"},
 	"internal/flowdraw":     {"core"},
 	"internal/fleet":        {"internal/clock"},
 	"internal/scratch":      {"core", "internal/dropdb", "internal/store", "internal/embedded"},

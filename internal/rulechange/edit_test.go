@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/rulechange"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -82,7 +83,7 @@ func TestARuleIsChangedAndSwitchedAsAWhole(t *testing.T) {
 	require.NoError(t, err)
 	before := now()
 	_, err = e.Write(t.Context(), rules)
-	require.ErrorIs(t, err, periodic.ErrChanged)
+	require.ErrorIs(t, err, model.ErrChanged)
 	require.Equal(t, before, now(), "nothing is done")
 }
 

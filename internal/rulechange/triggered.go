@@ -52,7 +52,7 @@ func WhatBecame(ctx context.Context, st *store.Store, rules *periodic.Periodic, 
 	case err == nil:
 		out.Status, out.Reason, out.TaskID = ended.Status, ended.Reason, ended.TaskID
 		return out, nil
-	case !errors.Is(err, periodic.ErrNoRun):
+	case !errors.Is(err, store.ErrNoRun):
 		return out, err
 	}
 	out.Status, out.Reason = schedule.RunSkipped, tickplan.SkipConcurrency

@@ -2,7 +2,6 @@ package stepplan
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -100,16 +99,13 @@ func Told(p *repeat.Plan, t *model.Task) bool {
 	return p.Status == repeat.StatusError && t.Status.Ended() && p.ExecTime.Equal(t.FinishedAt)
 }
 
-// ErrRefused is returned where the status of a plan forbids what a person wants.
-var ErrRefused = errors.New("the status of the plan forbids it")
-
-// Reset has a plan that is ERROR go on with the step that failed.
+// Reset has a plan that is ERROR go on with the step that failed. Any other plan refuses.
 func Reset(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 	if p.Status != repeat.StatusError {
-		return nil, fmt.Errorf("%w: it is %s; only a plan that is ERROR can be reset", ErrRefused, p.Status)
+		return nil, &model.RefusedError{ID: p.ID, Reason: fmt.Sprintf("it is %s; only a plan that is ERROR can be reset", p.Status)}
 	}
 	if err := Check(p); err != nil {
-		return nil, fmt.Errorf("%w: its document is broken: %w", ErrRefused, err)
+		return nil, &model.RefusedError{ID: p.ID, Reason: fmt.Sprintf("its document is broken: %v", err)}
 	}
 	s := begin(p, now)
 	s.Status, s.Reason, s.LastState = repeat.StatusRunning, "", ""

@@ -155,7 +155,7 @@ func TestCallbacksTellOfAPlanErrorAndOfTheEnd(t *testing.T) {
 	again, _ := Delivery(p, &p.Planned[0])
 	require.NotEqual(t, d.Key, again.Key)
 	_, err = Reset(p, dawn)
-	require.ErrorIs(t, err, ErrRefused)
+	require.ErrorAs(t, err, new(*model.RefusedError))
 }
 
 func TestAPlanIsCancelledInEachStatus(t *testing.T) {

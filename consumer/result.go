@@ -38,7 +38,7 @@ func (excludedError) Is(target error) bool { return target == ErrCancelled }
 type verdict struct {
 	err    error
 	say    string
-	kind   model.FailKind // of the outcome; "" = it parks the task
+	kind   string         // of the outcome; "" = it parks the task
 	delay  *time.Duration // before the next try; nil = as the strategy says
 	least  time.Duration  // before the next try, even if the strategy's delay is shorter
 	cancel bool           // the task, not only this execution

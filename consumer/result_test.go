@@ -61,7 +61,7 @@ func TestArgumentsThatNobodyUnderstandsAreGivenBackForTheGrace(t *testing.T) {
 	err := fmt.Errorf("handler: %w", &undecodableError{what: "the arguments", err: errors.New("no such field")})
 	for _, c := range []struct {
 		since time.Duration
-		kind  model.FailKind
+		kind  string
 		delay time.Duration
 	}{
 		{-1, failkind.Undecodable, time.Second},

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
@@ -198,7 +199,7 @@ func (m *mix) checkPlan(x *mixedPlan) {
 		}
 		ok := 0
 		for _, r := range results {
-			if r.Step == task.Origin.Step && r.State == repeat.StateOK {
+			if r.Step == task.Origin.Step && r.State == stepplan.StateOK {
 				ok++
 			}
 		}

@@ -75,17 +75,31 @@ type WorkerState struct {
 	Deadline       time.Time `bson:"deadline,omitempty"` // claimed_at + execution_timeout
 	Attempt        int       `bson:"attempt"`
 
-	SuccessTime time.Time     `bson:"success_time,omitempty"`
-	FailTime    time.Time     `bson:"fail_time,omitempty"`
-	FailKind    FailKind      `bson:"fail_kind,omitempty"`
-	FailReason  string        `bson:"fail_reason,omitempty"`
-	RetryAt     time.Time     `bson:"retry_at,omitempty"` // after a failure: the execution keeps its place until then
-	Returns     bson.RawValue `bson:"returns,omitempty"`  // n > 1: this worker's own result
-	Parked      bool          `bson:"parked,omitempty"`   // the handler returned and the execution waits for a completion, or did so until it timed out
-	Checkpoint  bson.RawValue `bson:"checkpoint,omitempty"`
-	NoCallback  bool          `bson:"no_callback,omitempty"` // suppresses the callback of its success; set when it is parked or succeeds
-	Unstarted   bool          `bson:"unstarted,omitempty"`   // released before it did anything
-	Pulled      bool          `bson:"pulled,omitempty"`      // fetched by package pull: the worker learns of a cancel by its pings
+	SuccessTime time.Time `bson:"success_time,omitempty"`
+	FailTime    time.Time `bson:"fail_time,omitempty"`
+	// FailKind is the way in which the execution failed; "" = it did not. error, fatal, plan_error, panic and
+	// timeout count in error_count. A lapse has its own counter and budget, so that lost machines do not use
+	// up retries. The other kinds do not count.
+	//
+	//	error        the handler returned an error
+	//	fatal        the handler returned Fatal, or reported fatal: no retry follows
+	//	plan_error   the handler returned or reported PlanError: no retry follows, and the plan of the step is ERROR
+	//	panic        the handler panicked
+	//	timeout      the execution ran past its deadline
+	//	lapsed       the lease expired without a ping
+	//	released     the worker released it: shutdown, lease margin, snooze, worker filter
+	//	undecodable  the worker could not decode the arguments
+	//	cancelled    ended because the task was cancelled
+	//	cleaned      succeeded, but a send reset the success, see [RestartSucceeded]
+	FailKind   string        `bson:"fail_kind,omitempty"`
+	FailReason string        `bson:"fail_reason,omitempty"`
+	RetryAt    time.Time     `bson:"retry_at,omitempty"` // after a failure: the execution keeps its place until then
+	Returns    bson.RawValue `bson:"returns,omitempty"`  // n > 1: this worker's own result
+	Parked     bool          `bson:"parked,omitempty"`   // the handler returned and the execution waits for a completion, or did so until it timed out
+	Checkpoint bson.RawValue `bson:"checkpoint,omitempty"`
+	NoCallback bool          `bson:"no_callback,omitempty"` // suppresses the callback of its success; set when it is parked or succeeds
+	Unstarted  bool          `bson:"unstarted,omitempty"`   // released before it did anything
+	Pulled     bool          `bson:"pulled,omitempty"`      // fetched by package pull: the worker learns of a cancel by its pings
 	// LocalRetries counts the retries inside the execution that have begun, see [LocalRetry].
 	// It includes those that it inherited from the previous execution.
 	LocalRetries int `bson:"local_retries,omitempty"`

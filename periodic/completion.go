@@ -210,7 +210,7 @@ func waits(t *model.Task, method string, h input.Handle) (int, completionAnswer)
 	case w.FailKind == "", w.FailKind == failkind.Error, failkind.Final(w.FailKind):
 		return refuse(http.StatusConflict, "repeated", "the run is already completed: "+outcomeText(w))
 	default:
-		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion ("+string(w.FailKind)+"): "+w.FailReason)
+		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion ("+w.FailKind+"): "+w.FailReason)
 	}
 }
 

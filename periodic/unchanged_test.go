@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -76,7 +77,7 @@ func TestAnUpdateThatChangesNothingWritesNothing(t *testing.T) {
 			s.Enabled = &enabled
 			after, err := p.Update(t.Context(), created.ID, 1, s)
 			require.NoError(t, err, name)
-			require.Equal(t, enabled, after.Status == schedule.StatusOnline)
+			require.Equal(t, enabled, after.Status == tickplan.StatusOnline)
 			require.Equal(t, after, stored())
 			same(s)
 			return after

@@ -63,8 +63,8 @@ func (p *Plans) open(ctx context.Context, doc *repeat.Plan) (bool, error) {
 }
 
 // Reset resumes a plan in ERROR: the step that failed starts again. For other plans, and while
-// the document of the plan is broken, the error is a *[model.RefusedError]. If ctx has a span, the steps belong to its trace
-// from then on.
+// the document of the plan is broken, the error is a *[model.RefusedError]. If ctx has a
+// span, the steps belong to its trace from then on.
 // id is tenant/plan_id, with - for no tenant, such as -/nightly-report.
 func (p *Plans) Reset(ctx context.Context, id string) (*repeat.Plan, error) {
 	return p.change(ctx, "resetting", id, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {

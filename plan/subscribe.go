@@ -34,7 +34,7 @@ type Event struct {
 }
 
 // Subscribe returns the results of plans, as engines store them, until ctx ends: what each participant
-// of a step did, and steps that nobody serves ([repeat.StateNoWorker]). It returns each result that is
+// of a step did, and steps that nobody serves (NO_WORKER). It returns each result that is
 // stored after the loop has begun, or after Topic.After, at least once. After a broken connection it
 // resumes where it stopped.
 //

@@ -74,7 +74,9 @@ func TestACommandThatFailsMidwaySaysWhatItDid(t *testing.T) {
 	var listed struct{ Rules []struct{ ID string } }
 	s.ok("periodic", "list", "-o", "json").json(&listed)
 	require.Len(t, listed.Rules, 2)
-	var changed struct{ Rules []struct{ Name, Status string } }
+	var changed struct {
+		Rules []struct{ Name, Status string }
+	}
 	s.failsMidway(p, proxy.Rule{Command: "update", Collection: "periodic_rules", Contains: listed.Rules[1].ID}, &changed, "periodic", "enable", "first", "second")
 	require.Len(t, changed.Rules, 1)
 	require.Equal(t, "first", changed.Rules[0].Name)

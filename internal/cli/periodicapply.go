@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/rulechange"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -192,7 +193,7 @@ func (a *applyingRules) show(ctx context.Context, c *ruleChange, after *schedule
 		line = fmt.Sprintf(" (version %d)", after.Version)
 		switch {
 		case a.dry:
-		case after.Status == schedule.StatusNew && o.Result != "unchanged":
+		case after.Status == tickplan.StatusNew && o.Result != "unchanged":
 			line += "; disabled; to let it fire: mscheduler periodic enable " + ruleArgs(after.Tenant, after.Name)
 		case v.Next != "":
 			line += ", next " + nextText(after, a.at)

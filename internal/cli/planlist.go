@@ -164,7 +164,7 @@ func (p *plansCommand) printPlans(ctx context.Context, c *connection, plans []*r
 		if doc.Step > 0 && doc.Status == repeat.StatusRunning && !doc.Done {
 			step, due = fmt.Sprint(doc.Step), human.Relative(doc.PlanTime, c.at)
 		}
-		t.add(human.PlanID(doc.ID), doc.Station, repeats(doc), string(doc.Status), step, due, string(doc.LastState), fmt.Sprint(doc.RealRepet),
+		t.add(human.PlanID(doc.ID), doc.Station, repeats(doc), string(doc.Status), step, due, doc.LastState, fmt.Sprint(doc.RealRepet),
 			human.Relative(doc.UpdatedAt, c.at), human.OneLine(doc.Reason, 80))
 		runs = runs || doc.Status == repeat.StatusRunning
 	}

@@ -106,7 +106,7 @@ func eventLine(e *model.TaskEvent) string {
 		add(fmt.Sprintf("%g %%", e.Progress.Percent))
 		add(e.Progress.Message)
 	}
-	add(string(e.FailKind))
+	add(e.FailKind)
 	add(e.Reason)
 	return line
 }

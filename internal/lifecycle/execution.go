@@ -49,7 +49,7 @@ func Successes(t *model.Task) int {
 
 // Costs says whether an end of this kind counts in error_count. A lapse has a
 // counter and a budget of its own, so that lost machines do not eat the retries.
-func Costs(k model.FailKind) bool {
+func Costs(k string) bool {
 	switch k {
 	case failkind.Error, failkind.Fatal, failkind.PlanError, failkind.Panic, failkind.Timeout:
 		return true

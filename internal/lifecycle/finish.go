@@ -15,9 +15,9 @@ import (
 
 // Outcome is how an execution ended, as its worker or an outside completion says.
 type Outcome struct {
-	Kind   model.FailKind // "" = success
-	Result bson.RawValue  // of a success; the zero value is none
-	Reason string         // of a bad end
+	Kind   string        // "" = success
+	Result bson.RawValue // of a success; the zero value is none
+	Reason string        // of a bad end
 	// Delay before the next try. nil: for an error the retry strategy's, else none.
 	Delay *time.Duration
 	// AtLeast is the shortest delay after an error: it applies if the retry strategy's is shorter.
@@ -36,7 +36,7 @@ type Outcome struct {
 func Success(result bson.RawValue) Outcome { return Outcome{Result: result} }
 
 // Failed is a bad end of the given kind.
-func Failed(kind model.FailKind, reason string) Outcome { return Outcome{Kind: kind, Reason: reason} }
+func Failed(kind string, reason string) Outcome { return Outcome{Kind: kind, Reason: reason} }
 
 // NotStarted is the outcome of an execution that is given back before it did anything.
 func NotStarted(reason string) Outcome {

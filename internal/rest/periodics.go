@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/rulechange"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -208,7 +209,7 @@ func (s *API) createdBefore(ctx context.Context, f *form.Rule, exists error) (*s
 		return nil, err
 	}
 	enabled := f.Enabled != nil && *f.Enabled
-	if edit.Edits() || enabled && stored.Status == schedule.StatusNew {
+	if edit.Edits() || enabled && stored.Status == tickplan.StatusNew {
 		return nil, exists
 	}
 	return stored, nil

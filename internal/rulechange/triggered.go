@@ -14,10 +14,10 @@ import (
 
 // Triggered is what became of a run that was just decided, as JSON.
 type Triggered struct {
-	Run    string              `json:"run"`
-	Status schedule.RunStatus  `json:"status"`
-	Reason schedule.SkipReason `json:"reason,omitempty"`
-	TaskID string              `json:"task_id"`
+	Run    string             `json:"run"`
+	Status schedule.RunStatus `json:"status"`
+	Reason string             `json:"reason,omitempty"`
+	TaskID string             `json:"task_id"`
 }
 
 // WhatBecame tells from the run's record what became of it, or, where the rule keeps none, from

@@ -18,6 +18,15 @@ import (
 // EngineType is the type under which engines of plans are listed among the workers.
 const EngineType = "mscheduler.plan"
 
+// The states of steps, see State of [repeat.Result].
+const (
+	StateOK        = "OK"
+	StateError     = "ERROR"
+	StateCancelled = "CANCELLED"
+	StatePlanError = "PLAN_ERROR"
+	StateNoWorker  = "NO_WORKER"
+)
+
 // What is to be done about a plan.
 const (
 	DoSend       repeat.Action = "send"        // the task of the step is sent, unless it exists
@@ -34,7 +43,7 @@ type End struct {
 	Step, Try int64
 	Created   time.Time // when its plan was created; zero = nobody knows
 	Status    model.Status
-	Kind      model.FailKind // of the execution that failed last; "" = none did
+	Kind      string // of the execution that failed last; "" = none did
 	ErrorInfo string
 	At        time.Time
 	Late      time.Duration // how much later than it was to its first execution began
@@ -82,13 +91,13 @@ func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
 		s.fails(e.ErrorInfo)
 	case succeeded:
 		s.RealRepet++
-		s.goOn(s.asOf(e), repeat.StateOK, "")
+		s.goOn(s.asOf(e), StateOK, "")
 	case e.Status == model.StatusCancelled:
-		s.goOn(s.asOf(e), repeat.StateCancelled, e.ErrorInfo)
+		s.goOn(s.asOf(e), StateCancelled, e.ErrorInfo)
 	case e.Status == model.StatusPending: // it ends when a person resolves it
-		s.LastState, s.Reason, s.LookAt = repeat.StateError, e.ErrorInfo, time.Time{}
+		s.LastState, s.Reason, s.LookAt = StateError, e.ErrorInfo, time.Time{}
 	default:
-		s.LastState = repeat.StateError
+		s.LastState = StateError
 		s.again(s.now.Add(pause(p.Try)), e.ErrorInfo)
 	}
 	return s.finish()
@@ -137,12 +146,12 @@ func Cancel(p *repeat.Plan, remark string, open bool, now time.Time) *repeat.Pla
 
 // Unserved notes that a step is due, and that nobody serves its station.
 func Unserved(p *repeat.Plan, now time.Time) *repeat.Plan {
-	if p.Status != repeat.StatusRunning || p.LastState == repeat.StateNoWorker {
+	if p.Status != repeat.StatusRunning || p.LastState == StateNoWorker {
 		return p
 	}
 	s := begin(p, now)
 	s.LookAt = time.Time{}
-	s.LastState, s.Reason = repeat.StateNoWorker, fmt.Sprintf("no worker serves the station %s", s.Station)
+	s.LastState, s.Reason = StateNoWorker, fmt.Sprintf("no worker serves the station %s", s.Station)
 	s.plan(repeat.Planned{Do: DoUnserved, At: s.PlanTime})
 	return s.finish()
 }
@@ -221,7 +230,7 @@ func (s *step) asOf(e End) time.Time {
 }
 
 // goOn plans the next step, as of a time, after one that has ended.
-func (s *step) goOn(asOf time.Time, state repeat.State, reason string) {
+func (s *step) goOn(asOf time.Time, state string, reason string) {
 	s.Status, s.LastState, s.Reason, s.Done = repeat.StatusRunning, state, reason, true
 	if err := Check(s.Plan); err != nil {
 		s.fails("the document of the plan is broken: " + err.Error())
@@ -276,7 +285,7 @@ func (s *step) again(at time.Time, why string) {
 
 // fails takes the plan out of the queue, until a person resets it.
 func (s *step) fails(why string) {
-	s.Status, s.LastState, s.Reason, s.LookAt = repeat.StatusError, repeat.StatePlanError, why, time.Time{}
+	s.Status, s.LastState, s.Reason, s.LookAt = repeat.StatusError, StatePlanError, why, time.Time{}
 	if s.Callback != nil && s.Callback.Error != nil {
 		s.plan(repeat.Planned{Do: DoTellError, Tell: why})
 	}
@@ -288,11 +297,11 @@ func (s *step) lastOfCancelled(e End, succeeded bool) {
 	case e.Gone:
 	case succeeded: // it was too late to cancel it
 		s.RealRepet++
-		s.LastState = repeat.StateOK
+		s.LastState = StateOK
 	case e.Status == model.StatusCancelled:
-		s.LastState = repeat.StateCancelled
+		s.LastState = StateCancelled
 	default:
-		s.LastState = repeat.StateError
+		s.LastState = StateError
 	}
 	s.leave()
 }
@@ -350,7 +359,7 @@ func argsOf(p *repeat.Plan) bson.RawValue {
 		{Key: "plan_id", Value: p.PlanID}, {Key: "plan_time", Value: p.PlanTime}, {Key: "step", Value: p.Step},
 		{Key: "plan_type", Value: string(p.PlanType)}, {Key: "plan_value", Value: p.PlanValue}, {Key: "plan_repet", Value: p.PlanRepet}, {Key: "real_repet", Value: p.RealRepet},
 	}
-	for _, f := range [][2]string{{"last_state", string(p.LastState)}, {"request_id", p.RequestID}, {"caller", p.Caller}, {"description", p.Description}} {
+	for _, f := range [][2]string{{"last_state", p.LastState}, {"request_id", p.RequestID}, {"caller", p.Caller}, {"description", p.Description}} {
 		if f[1] != "" {
 			doc = append(doc, bson.E{Key: f[0], Value: f[1]})
 		}

@@ -289,10 +289,10 @@ func ExampleCompletionHandler() {
 	p := must(producer.New(producer.Config{Database: testdb.Example()}))
 	defer p.Close(background)
 	mux := http.NewServeMux()
-	mux.Handle(periodic.CompletionPath, periodic.CompletionHandler(p))
+	mux.Handle("/api/v1/callbacks/", periodic.CompletionHandler(p))
 
 	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, periodic.CompletionPath+"a-token", strings.NewReader(`{"result": 17}`)))
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/api/v1/callbacks/a-token", strings.NewReader(`{"result": 17}`)))
 	fmt.Println(answer.Code, strings.TrimSpace(answer.Body.String()))
 	// Output: 404 {"error":"unknown token","reason":"unknown"}
 }

@@ -333,7 +333,7 @@ func TestADeliveryWaitsForAWorkerThatHasTheKey(t *testing.T) {
 		deliveryID := lifecycle.DeliveryID(a.get(id))
 		awaitTrue(t, func() string {
 			task, err := a.store.Tasks.Get(t.Context(), deliveryID)
-			if err != nil || len(task.WorkerStates) == 0 || task.WorkerStates[0].Open() {
+			if err != nil || len(task.WorkerStates) == 0 || lifecycle.Open(&task.WorkerStates[0]) {
 				return "the keyless worker did not give the delivery back"
 			}
 			return ""

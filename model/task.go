@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-
-	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // Task is one document of the collection tasks. A zero field is absent from the document, which
@@ -75,6 +73,7 @@ type WorkerState struct {
 	Deadline       time.Time `bson:"deadline,omitempty"` // claimed_at + execution_timeout
 	Attempt        int       `bson:"attempt"`
 
+	// SuccessTime and FailTime are the ends of the execution. Both are zero while it holds the task.
 	SuccessTime time.Time `bson:"success_time,omitempty"`
 	FailTime    time.Time `bson:"fail_time,omitempty"`
 	// FailKind is the way in which the execution failed; "" = it did not. error, fatal, plan_error, panic and
@@ -123,23 +122,4 @@ type Progress struct {
 	Percent float64   `bson:"percent" json:"percent"`
 	Message string    `bson:"message,omitempty" json:"message,omitempty"`
 	At      time.Time `bson:"at" json:"at"`
-}
-
-// Open reports whether the execution still holds its task.
-func (w *WorkerState) Open() bool { return w.SuccessTime.IsZero() && w.FailTime.IsZero() }
-
-// ExecTime returns the duration of the execution that ended last, from its claim to its end
-// (seed 000's exec_time); 0 if none has ended. An execution that was released before it did
-// anything does not count. The value is computed, not stored.
-func (t *Task) ExecTime() time.Duration {
-	var took time.Duration
-	var last time.Time
-	for i := range t.WorkerStates {
-		w := &t.WorkerStates[i]
-		ended := clock.Later(w.SuccessTime, w.FailTime)
-		if !ended.IsZero() && !w.Unstarted && !ended.Before(last) {
-			last, took = ended, max(ended.Sub(w.ClaimedAt), 0)
-		}
-	}
-	return took
 }

@@ -195,9 +195,9 @@ func waits(t *model.Task, method string, h input.Handle) (int, completionAnswer)
 	switch {
 	case w == nil:
 		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion")
-	case w.Open() && t.Status.Ended():
+	case lifecycle.Open(w) && t.Status.Ended():
 		return refuse(http.StatusGone, "gone", "the run has ended as "+string(t.Status))
-	case w.Open():
+	case lifecycle.Open(w):
 		return http.StatusOK, completionAnswer{}
 	case w.FailKind == "", w.FailKind == failkind.Error, failkind.Final(w.FailKind):
 		return refuse(http.StatusConflict, "repeated", "the run is already completed: "+outcomeText(w))

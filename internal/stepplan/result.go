@@ -47,7 +47,7 @@ func ResultsOf(p *repeat.Plan, t *model.Task) (out []*repeat.Result) {
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
 		state := stateOf(w)
-		if w.Open() || state == "" {
+		if lifecycle.Open(w) || state == "" {
 			continue
 		}
 		r := resultOf(p, step, try, at, input.ShownExecID(w.ExecID))

@@ -142,7 +142,7 @@ func mixPlans(m *mix, long bool) {
 			m.reset(plans)
 			p, err := m.plans.Get(ctx, "-/"+x.PlanID)
 			require.NoError(t, err)
-			if p.Status.Over() && !p.EndedAt.IsZero() && len(p.Planned) == 0 {
+			if stepplan.Over(p.Status) && !p.EndedAt.IsZero() && len(p.Planned) == 0 {
 				break
 			}
 			if time.Now().After(end) {

@@ -35,7 +35,7 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 // open says whether the task of the plan's step waits or runs, is about to be sent, or has an end that the plan does not
 // know.
 func (p *Plans) open(ctx context.Context, doc *repeat.Plan) (bool, error) {
-	if doc.Step == 0 || doc.Done || doc.Status.Over() {
+	if doc.Step == 0 || doc.Done || stepplan.Over(doc.Status) {
 		return false, nil
 	}
 	id := stepplan.TaskID(doc, doc.Step)

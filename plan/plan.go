@@ -80,7 +80,7 @@ func (p *Plans) newDecider() *decision.Decider[*repeat.Plan] {
 
 // sizeOf is about how many bytes of memory a plan takes; 0 = nothing more is decided about it.
 func sizeOf(plan *repeat.Plan) int {
-	if plan.Status.Over() {
+	if stepplan.Over(plan.Status) {
 		return 0
 	}
 	return 4<<10 + len(plan.Messages.Value)

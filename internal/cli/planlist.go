@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/plan"
@@ -51,10 +52,10 @@ func (p *plansCommand) list() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if f.Status = found[0]; f.Over && !f.Status.Over() {
+				if f.Status = found[0]; f.Over && !stepplan.Over(f.Status) {
 					return usage("--over lists plans that are over; %s is none of them", f.Status)
 				}
-				f.Over = f.Status.Over()
+				f.Over = stepplan.Over(f.Status)
 			}
 			for _, name := range []struct{ flag, value string }{{"tenant", f.Tenant}, {"station", f.Station}} {
 				if cmd.Flags().Changed(name.flag) {

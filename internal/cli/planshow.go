@@ -42,7 +42,7 @@ func (p *plansCommand) show() *cobra.Command {
 				}
 				return p.printJSON(view)
 			}
-			if err := p.print(planFields(doc, c.at)); err != nil || doc.Status.Over() {
+			if err := p.print(planFields(doc, c.at)); err != nil || stepplan.Over(doc.Status) {
 				return err
 			}
 			served, err := c.served(ctx, doc.Station, stepplan.TaskID(doc, doc.Step))
@@ -77,7 +77,7 @@ func planFields(doc *repeat.Plan, now time.Time) string {
 	}
 	out.add("status", string(doc.Status))
 	out.add("why", doc.Reason)
-	if doc.Step > 0 && !doc.Status.Over() && !doc.Done {
+	if doc.Step > 0 && !stepplan.Over(doc.Status) && !doc.Done {
 		out.add("step", fmt.Sprint(doc.Step))
 		out.add("due", human.When(doc.PlanTime, now))
 		if doc.Try > 0 {

@@ -108,6 +108,9 @@ func Told(p *repeat.Plan, t *model.Task) bool {
 	return p.Status == repeat.StatusError && t.Status.Ended() && p.ExecTime.Equal(t.FinishedAt)
 }
 
+// Over says whether a plan of that status is over.
+func Over(s repeat.Status) bool { return s == repeat.StatusFinish || s == repeat.StatusCancelled }
+
 // Reset has a plan that is ERROR go on with the step that failed. Any other plan refuses.
 func Reset(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 	if p.Status != repeat.StatusError {
@@ -131,7 +134,7 @@ func Reset(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 // Cancel ends a plan. open says that the task of its step waits or runs, or that its end was not told:
 // it is cancelled, and the plan is over when it has ended. A plan that is over is returned as it is.
 func Cancel(p *repeat.Plan, remark string, open bool, now time.Time) *repeat.Plan {
-	if p.Status.Over() {
+	if Over(p.Status) {
 		return p
 	}
 	s := begin(p, now)

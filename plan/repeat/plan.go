@@ -35,9 +35,6 @@ const (
 	StatusCancelled Status = "CANCELLED" // by a person
 )
 
-// Over reports whether the plan is over.
-func (s Status) Over() bool { return s == StatusFinish || s == StatusCancelled }
-
 // Spec is the definition of a plan. Its JSON and YAML names are those of the fields in snake case.
 type Spec struct {
 	// PlanID names the plan within its tenant: 1 to 128 bytes without / and @. An id has at most one plan,

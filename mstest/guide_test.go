@@ -103,7 +103,7 @@ func HandleApprovals(c *consumer.Consumer, ask func(handle string, order Order) 
 		if err := ask(t.Handle, t.Args); err != nil {
 			return "", err
 		}
-		return "", consumer.ParkFor(7 * 24 * time.Hour)
+		return "", consumer.Park(t.Now().AddDate(0, 0, 7))
 	})
 }
 

@@ -26,7 +26,7 @@ type Admin struct{ room *command.Room }
 func New(p *producer.Producer) *Admin { return &Admin{room: command.Of(p)} }
 
 // Get reads one life of a task, also from the history. Generation 0 selects the current life,
-// or the last. If the life does not exist, the error is [producer.ErrNotFound].
+// or the last. If the life does not exist, the error is [model.ErrNotFound].
 // id is that of producer.Sent, or of [model.TaskID].
 func (a *Admin) Get(ctx context.Context, id string, generation int64) (*model.Task, error) {
 	return a.room.Life(ctx, id, generation)

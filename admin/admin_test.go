@@ -7,7 +7,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 func TestDocumentShowsFieldsOfALaterRelease(t *testing.T) {
@@ -57,7 +56,7 @@ func TestALifeThatIsNotThereIsNotFoundOrInvalid(t *testing.T) {
 		"document": func(id string) error { _, err := b.a.Document(t.Context(), id); return err },
 		"life":     func(id string) error { _, err := b.a.Get(t.Context(), id, 1); return err },
 	} {
-		require.ErrorIs(t, look("-/mail/none"), producer.ErrNotFound, name)
+		require.ErrorIs(t, look("-/mail/none"), model.ErrNotFound, name)
 		require.ErrorIs(t, look("none"), model.ErrInvalid, name)
 	}
 }

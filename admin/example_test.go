@@ -79,7 +79,7 @@ func ExampleAdmin_PutType() {
 
 	stored.MaxRunning = 3
 	_, err := a.PutType(ctx, *stored) // somebody else has changed it
-	fmt.Println(errors.Is(err, admin.ErrTypeChanged))
+	fmt.Println(errors.Is(err, model.ErrChanged))
 	// Output:
 	// 1
 	// true
@@ -89,7 +89,7 @@ func ExampleAdmin_Type() {
 	p, a, _ := open()
 	defer p.Close(ctx)
 	_, err := a.Type(ctx, "mail")
-	fmt.Println(errors.Is(err, admin.ErrNoType))
+	fmt.Println(errors.Is(err, model.ErrNotFound))
 	must(a.PutType(ctx, model.TaskType{Code: "mail", MaxRunning: 2}))
 	fmt.Println(must(a.Type(ctx, "mail")).MaxRunning)
 	// Output:

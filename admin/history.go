@@ -8,7 +8,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 // Bounds of the retention: less than a minute would not let anybody look, and dates end.
@@ -19,7 +18,7 @@ const (
 
 // Lives reads all lives of a task, the newest first: the current one, if it exists, and those
 // in the history, which have an ArchivedAt. If the task has no life, the error is
-// [producer.ErrNotFound].
+// [model.ErrNotFound].
 // id is that of producer.Sent, or of [model.TaskID].
 func (a *Admin) Lives(ctx context.Context, id string) ([]*model.Task, error) {
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
@@ -30,7 +29,7 @@ func (a *Admin) Lives(ctx context.Context, id string) ([]*model.Task, error) {
 		return nil, err
 	}
 	if len(docs) == 0 {
-		return nil, fmt.Errorf("%w: %s", producer.ErrNotFound, id)
+		return nil, fmt.Errorf("%w: %s", store.ErrNotFound, id)
 	}
 	lives := make([]*model.Task, len(docs))
 	for i, doc := range docs {

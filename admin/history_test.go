@@ -171,7 +171,7 @@ func TestATaskThatMovedIsStillReadAndAwaited(t *testing.T) {
 	b.requireResult(receipt{Bytes: 7}, producer.Sent{ID: s.ID})
 
 	_, err = b.p.Retry(t.Context(), s.ID, "")
-	require.ErrorIs(t, err, producer.ErrNotFound, "no command changes what is over")
+	require.ErrorIs(t, err, model.ErrNotFound, "no command changes what is over")
 	require.ErrorContains(t, err, "it ended as Success and moved to the history at ")
 	fresh := b.send(mail{}, producer.Key("k"))
 	require.True(t, fresh.Created, "its key is free")
@@ -203,7 +203,7 @@ func TestTheLivesOfATaskComeNewestFirst(t *testing.T) {
 		require.Equal(t, want.past, !got[i].ArchivedAt.IsZero())
 	}
 	_, err = b.a.Lives(t.Context(), "-/mail/none")
-	require.ErrorIs(t, err, producer.ErrNotFound)
+	require.ErrorIs(t, err, model.ErrNotFound)
 	_, err = b.a.Lives(t.Context(), "mail")
 	require.ErrorIs(t, err, model.ErrInvalid)
 }

@@ -23,7 +23,7 @@ import (
 // Created set if the delivery began a new life. If the task has not ended or has no callback,
 // because none is configured or its handler called NoCallback, the error is a
 // *model.RefusedError. If the life does not exist, or no longer does, it is
-// [producer.ErrNotFound].
+// [model.ErrNotFound].
 // id is that of producer.Sent, or of [model.TaskID].
 func (a *Admin) Redeliver(ctx context.Context, id string, generation int64) (producer.Sent, error) {
 	if _, _, _, err := input.ParseTaskID(id); err != nil {

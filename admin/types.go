@@ -15,16 +15,9 @@ import (
 // seconds: on sends, and on executions from their claim on. A task's own options win over
 // its type's, those over what a handler says, and that over the defaults.
 
-// ErrNoType is returned (errors.Is) for a type without a document.
-var ErrNoType = store.ErrNoType
-
-// ErrTypeChanged is returned (errors.Is) if a change names another version than the stored one,
-// because the type has changed since it was read.
-var ErrTypeChanged = store.ErrTypeChanged
-
 // PutType stores a type and returns it with its new version. Version 0 creates a new type.
 // Otherwise Version is the version that was read, and the stored type must still have it
-// ([ErrTypeChanged]). PutType sets the times. An error about fields matches model.ErrInvalid
+// ([model.ErrChanged]). PutType sets the times. An error about fields matches model.ErrInvalid
 // and names all of them. It encrypts the secrets of the callback with the Config's SecretKey. A
 // secret "***" keeps its stored value, and so does an address with masked secrets. PutType is
 // never part of a transaction.
@@ -73,7 +66,7 @@ func (a *Admin) sealType(ctx context.Context, t *model.TaskType) (*model.Callbac
 	return a.room.Secrets.SealCallback("callback", c)
 }
 
-// Type reads a type. If it has no document, the error is [ErrNoType].
+// Type reads a type. If it has no document, the error is [model.ErrNotFound].
 func (a *Admin) Type(ctx context.Context, code string) (*model.TaskType, error) {
 	if err := input.Name("type", code); err != nil {
 		return nil, fmt.Errorf("reading a task type: %w", err)

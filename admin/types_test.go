@@ -26,7 +26,7 @@ func TestATypeIsStoredChangedAndDeletedByItsVersion(t *testing.T) {
 	b := setup(t)
 	ctx := t.Context()
 	_, err := b.a.Type(ctx, "mail")
-	require.ErrorIs(t, err, ErrNoType)
+	require.ErrorIs(t, err, model.ErrNotFound)
 
 	first := b.put(model.TaskType{
 		Code: "mail", Name: "Mails", Category: "post", ClaimBy: model.ClaimByTenant, MaxRunning: 5,
@@ -43,7 +43,7 @@ func TestATypeIsStoredChangedAndDeletedByItsVersion(t *testing.T) {
 	require.Equal(t, first, read)
 
 	_, err = b.a.PutType(ctx, model.TaskType{Code: "mail"})
-	require.ErrorIs(t, err, ErrTypeChanged, "it exists")
+	require.ErrorIs(t, err, model.ErrChanged, "it exists")
 
 	_, err = b.db.Collection("task_types").UpdateByID(ctx, "mail", bson.D{{Key: "$set", Value: bson.D{{Key: "novelty", Value: 1}}}})
 	require.NoError(t, err)
@@ -63,19 +63,19 @@ func TestATypeIsStoredChangedAndDeletedByItsVersion(t *testing.T) {
 	other := *first
 	other.Name = "of somebody who read it before"
 	_, err = b.a.PutType(ctx, other)
-	require.ErrorIs(t, err, ErrTypeChanged)
+	require.ErrorIs(t, err, model.ErrChanged)
 	again := changed
 	require.Equal(t, second, b.put(again), "a repetition of a change whose answer was lost is no error")
 
-	require.ErrorIs(t, b.a.DeleteType(ctx, "mail", 1), ErrTypeChanged)
+	require.ErrorIs(t, b.a.DeleteType(ctx, "mail", 1), model.ErrChanged)
 	require.NoError(t, b.a.DeleteType(ctx, "mail", 2))
-	require.ErrorIs(t, b.a.DeleteType(ctx, "mail", 0), ErrNoType)
+	require.ErrorIs(t, b.a.DeleteType(ctx, "mail", 0), model.ErrNotFound)
 	_, err = b.a.PutType(ctx, changed)
-	require.ErrorIs(t, err, ErrTypeChanged, "it is gone")
+	require.ErrorIs(t, err, model.ErrChanged, "it is gone")
 	anew := b.put(model.TaskType{Code: "mail"})
 	require.EqualValues(t, 3, anew.Version, "versions go on rising over a deletion")
 	_, err = b.a.PutType(ctx, *first)
-	require.ErrorIs(t, err, ErrTypeChanged, "an edit of the type that was deleted")
+	require.ErrorIs(t, err, model.ErrChanged, "an edit of the type that was deleted")
 	require.Equal(t, anew, b.put(model.TaskType{Code: "mail"}), "a repetition whose answer was lost is no error")
 	require.NoError(t, b.a.DeleteType(ctx, "mail", 0))
 	b.put(model.TaskType{Code: "a"})

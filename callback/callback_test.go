@@ -26,7 +26,7 @@ func signed(t *testing.T, at time.Time, keys ...Key) *http.Request {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/hook", bytes.NewReader(body))
 	require.NoError(t, Sign(r.Header, "8f14e45f", at, body, keys...))
-	r.Header.Set(TaskHeader, "-/order/a%20b")
+	r.Header.Set(headerTask, "-/order/a%20b")
 	return r
 }
 

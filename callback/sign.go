@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// TaskHeader names the task whose end is delivered, percent-encoded. It is not signed.
-const TaskHeader = "Webhook-Task"
+// headerTask names the task whose end is delivered, percent-encoded. It is not signed.
+const headerTask = "Webhook-Task"
 
 // The signed headers, see the package comment.
 const (

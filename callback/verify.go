@@ -112,7 +112,7 @@ func (v Verifier) Verify(r *http.Request) (*Delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Delivery{ID: id, At: at, Key: key, Task: unescaped(r.Header.Get(TaskHeader)), Body: body}, nil
+	return &Delivery{ID: id, At: at, Key: key, Task: unescaped(r.Header.Get(headerTask)), Body: body}, nil
 }
 
 func (v Verifier) inTime(at time.Time) error {

@@ -46,7 +46,7 @@ func TestWhatADeliverySaysBecomesWhatItsTaskDoes(t *testing.T) {
 	now, plain := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), errors.New("no")
 	for _, c := range []struct {
 		err  error
-		kind model.FailKind
+		kind string
 	}{
 		{plain, failkind.Error},
 		{&httpcall.VerdictError{Err: plain}, failkind.Error},

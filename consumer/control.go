@@ -50,7 +50,7 @@ func (c *Consumer) obey(x *execution, t *model.Task) {
 	}
 	_, w := lifecycle.ExecutionOf(t, x.execID)
 	switch {
-	case w == nil || !w.Open():
+	case w == nil || !lifecycle.Open(w):
 		c.loseLease(x)
 	case !t.CancelRequestedAt.IsZero(), lifecycle.MustStop(t, c.cfg.WorkerID):
 		why := ErrCancelled

@@ -118,7 +118,7 @@ func (h hold) Parked() {
 // outcomeOf is how metrics call the end of an execution.
 func outcomeOf(w *model.WorkerState) string { return outcomeText(w.FailKind) }
 
-func outcomeText(kind model.FailKind) string { return cmp.Or(string(kind), measure.Success) }
+func outcomeText(kind string) string { return cmp.Or(kind, measure.Success) }
 
 func (h hold) Ended(after *model.Task) {
 	c, x := h.c, h.execution

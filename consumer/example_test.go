@@ -312,11 +312,6 @@ func ExamplePark() {
 	// Output: Executing, 0 errors, ""
 }
 
-func ExampleParkFor() {
-	after(func(context.Context, *consumer.Task[Order]) error { return consumer.ParkFor(time.Hour) })
-	// Output: Executing, 0 errors, ""
-}
-
 // This worker has no printer, another may have one: the task is given back for a while.
 func ExampleNotHere() {
 	after(func(context.Context, *consumer.Task[Order]) error {

@@ -121,9 +121,9 @@ func TestAWorkerThatMayRetryATaskAfterAnUpdateDoesSoAtOnce(t *testing.T) {
 
 // The worker that finds that the time is over may be the one that may not run the task again.
 func TestATaskWhoseTimeIsOverGoesToAnIdleOneThatMayRunIt(t *testing.T) {
-	for name, first := range map[string]func() error{
-		"parked": func() error { return ParkFor(3 * time.Second) },
-		"past its deadline": func() error {
+	for name, first := range map[string]func(*Task[int]) error{
+		"parked": func(task *Task[int]) error { return Park(task.Now().Add(3 * time.Second)) },
+		"past its deadline": func(*Task[int]) error {
 			<-time.After(20 * time.Second)
 			return nil
 		},
@@ -136,9 +136,9 @@ func TestATaskWhoseTimeIsOverGoesToAnIdleOneThatMayRunIt(t *testing.T) {
 					again := make(chan struct{})
 					crew, start := crewAt(t, uri, db, 2, Config{}, nil)
 					for _, m := range crew {
-						require.NoError(t, Handle(m.Consumer, model.NewType[int, int](limitedType), func(context.Context, *Task[int]) (int, error) {
+						require.NoError(t, Handle(m.Consumer, model.NewType[int, int](limitedType), func(_ context.Context, task *Task[int]) (int, error) {
 							if calls.Add(1) == 1 {
-								return 0, first()
+								return 0, first(task)
 							}
 							close(again)
 							return 0, nil

@@ -38,12 +38,11 @@ func (excludedError) Is(target error) bool { return target == ErrCancelled }
 type verdict struct {
 	err    error
 	say    string
-	kind   model.FailKind // of the outcome; "" = it parks the task
+	kind   string         // of the outcome; "" = it parks the task
 	delay  *time.Duration // before the next try; nil = as the strategy says
 	least  time.Duration  // before the next try, even if the strategy's delay is shorter
 	cancel bool           // the task, not only this execution
 	until  time.Time      // Park
-	wait   time.Duration  // ParkFor
 	local  bool           // a plain error otherwise: it may be retried inside the execution
 }
 
@@ -121,7 +120,7 @@ func Cancel(reason string) error {
 
 // Park ends the handler but keeps the execution open, so that another process can complete it
 // by its handle (Complete and Fail of the producer). The slot becomes free. If no completion
-// arrives by the given time of the store's clock, the execution ends as a timeout. A completion
+// arrives by the given time of the store's clock, see [Execution.Now], the execution ends as a timeout. A completion
 // that arrived before the park wins. A time in the past, or the zero time, means now; the
 // maximum is ten years from now.
 func Park(until time.Time) error {
@@ -129,13 +128,6 @@ func Park(until time.Time) error {
 		until = time.Unix(0, 0)
 	}
 	return &verdict{until: until, say: "parked until " + until.UTC().Format(clock.Format)}
-}
-
-// ParkFor is [Park] for the duration d by the store's clock. d is limited to the range from a
-// millisecond to ten years.
-func ParkFor(d time.Duration) error {
-	d = max(bounded(d), time.Millisecond)
-	return &verdict{wait: d, say: fmt.Sprintf("parked for %v", d)}
 }
 
 // TimedOut wraps an error of a call that timed out. It is retried like any other error, and its
@@ -197,8 +189,6 @@ func parkedUntil(err error, now time.Time) (time.Time, bool) {
 	switch {
 	case !errors.As(err, &v):
 		return time.Time{}, false
-	case v.wait > 0:
-		return now.Add(v.wait), true
 	case v.until.IsZero():
 		return time.Time{}, false
 	case v.until.Before(now):

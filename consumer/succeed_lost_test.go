@@ -27,7 +27,7 @@ type chain struct {
 	stopped    chan struct{} // closed when Run has returned
 
 	mu     sync.Mutex
-	events map[EventKind]int
+	events map[string]int
 }
 
 // newChain starts it with that many tasks. Another process has the turn of the sweeper, and does nothing.
@@ -46,7 +46,7 @@ func newChain(t *testing.T, tasks int) *chain {
 	client, err := mongo.Connect(options.Client().ApplyURI(px.URI()))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
-	l := &chain{px: px, began: make(chan string), end: make(chan string), over: make(chan struct{}), g: newGauge(tasks), stopped: make(chan struct{}), events: map[EventKind]int{}}
+	l := &chain{px: px, began: make(chan string), end: make(chan string), over: make(chan struct{}), g: newGauge(tasks), stopped: make(chan struct{}), events: map[string]int{}}
 	l.Consumer, err = New(Config{
 		Database: client.Database(db.Name()), WorkerID: "w", ShutdownTimeout: -1,
 		OnEvent: func(e Event) {
@@ -138,7 +138,7 @@ func (l *chain) prepares() bool {
 // hasSuccessor is that of a crewmate.
 func (l *chain) hasSuccessor() bool { return crewmate{Consumer: l.Consumer}.hasSuccessor() }
 
-func (l *chain) count(k EventKind) int {
+func (l *chain) count(k string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.events[k]

@@ -86,7 +86,7 @@ func (x *execution) endSpan(out lifecycle.Outcome, cause error, parked bool) {
 	if x.span == nil { // it is of the goroutine that runs the execution
 		return
 	}
-	outcome := cmp.Or(string(out.Kind), measure.Success)
+	outcome := cmp.Or(out.Kind, measure.Success)
 	switch {
 	case parked:
 		outcome = "parked"

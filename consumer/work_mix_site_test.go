@@ -292,7 +292,7 @@ func (m *mate) handle(ctx context.Context, task *Task[int]) (result int, err err
 		s.mu.Lock()
 		s.parked = append(s.parked, parking{handle: task.Handle, at: time.Now().Add(work * 4), how: c.n % 4})
 		s.mu.Unlock()
-		return 0, ParkFor(3 * time.Second)
+		return 0, Park(task.Now().Add(3 * time.Second))
 	case saves:
 		_, err := Step(ctx, "step", func(context.Context) (int, error) { return c.n, wait(work) })
 		if err != nil {

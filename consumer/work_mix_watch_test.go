@@ -147,22 +147,22 @@ func (s *site) check(tasks []*model.Task, retried map[string]bool) {
 		if lifecycle.Costs(end.Outcome) {
 			costs[e.task]++
 		}
-		var want []model.FailKind
+		var want []string
 		switch err := last.err; {
 		case last.cause != nil && (err != nil || last.act == panics || last.act == goexits):
-			want = []model.FailKind{failkind.Timeout, failkind.Released, failkind.Cancelled}
+			want = []string{failkind.Timeout, failkind.Released, failkind.Cancelled}
 		case last.act == panics, last.act == goexits:
-			want = []model.FailKind{failkind.Panic, failkind.Cancelled, failkind.Timeout, failkind.Released} // while a local retry waited
+			want = []string{failkind.Panic, failkind.Cancelled, failkind.Timeout, failkind.Released} // while a local retry waited
 		case err == nil:
-			want = []model.FailKind{""}
+			want = []string{""}
 		case last.act == fatal:
-			want = []model.FailKind{failkind.Fatal, failkind.Cancelled}
+			want = []string{failkind.Fatal, failkind.Cancelled}
 		case last.act == cancels:
-			want = []model.FailKind{failkind.Cancelled}
+			want = []string{failkind.Cancelled}
 		case last.act == snoozes, last.act == releases:
-			want = []model.FailKind{failkind.Released, failkind.Cancelled}
+			want = []string{failkind.Released, failkind.Cancelled}
 		default:
-			want = []model.FailKind{failkind.Error, failkind.Cancelled, failkind.Timeout, failkind.Released}
+			want = []string{failkind.Error, failkind.Cancelled, failkind.Timeout, failkind.Released}
 		}
 		if !slices.Contains(want, end.Outcome) {
 			s.fault("%s: act %d, error %v, cause %v ended as %q", e.task, last.act, last.err, last.cause, end.Outcome)

@@ -51,7 +51,7 @@ func TestTheStreamsOfAKilledEngineAreSoonAsQuickAsOthers(t *testing.T) {
 		w.appends("s", group, link(nodes[n]))
 	}
 	last := "s/" + group + "/" + nodes[len(nodes)-1]
-	w.eventually("all nodes are over", func() bool { return w.record(last).Status.Final() })
+	w.eventually("all nodes are over", func() bool { return flowplan.Final(w.record(last).Status) })
 	var waited []time.Duration
 	var passedOver []int // by how many looks
 	for _, node := range nodes {

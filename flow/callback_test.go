@@ -114,7 +114,7 @@ func TestAStreamCallsItsReceiverSignedWhenANodeIsPENDINGAndWhenItIsClosed(t *tes
 	_, err = w.flows.SetCallback(t.Context(), "s", "g", &model.Callback{Error: &model.CallbackTarget{URL: "no address"}}, nil)
 	require.ErrorContains(t, err, "callback.error.url")
 	_, err = w.flows.Get(t.Context(), "s/g")
-	require.ErrorIs(t, err, flow.ErrNotFound, "nothing was written")
+	require.ErrorIs(t, err, model.ErrNotFound, "nothing was written")
 	f, err := w.flows.SetCallback(t.Context(), "s", "g", calls, map[string]any{"line": 7})
 	require.NoError(t, err)
 	require.NotContains(t, f.Callback.Security.Keys[0].Secret, "hunter2", "it is sealed")

@@ -82,7 +82,7 @@ func (p planner) startChild(ctx context.Context, do todo) (*graph.Flow, error) {
 	}
 	other, err := p.store.Flows.Get(ctx, child.ID)
 	switch {
-	case errors.Is(err, ErrNotFound): // somebody deletes it now: the sweep ends the node
+	case errors.Is(err, store.ErrNoFlow): // somebody deletes it now: the sweep ends the node
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -100,10 +100,10 @@ func (p planner) cancelChild(ctx context.Context, do todo, life int64) error {
 	if err == nil && child.Parent != nil && child.Parent.ID == do.flow.ID && !before(child.CreatedAt, do.flow.CreatedAt) {
 		_, err = p.Cancel(ctx, id, "cancelled by the flow "+do.flow.ID)
 	} else if err == nil {
-		err = ErrNotFound // it is another's
+		err = store.ErrNoFlow // it is another's
 	}
-	if !errors.Is(err, ErrNotFound) || do.plan.Do != flowplan.DoAbort {
-		if errors.Is(err, ErrNotFound) {
+	if !errors.Is(err, store.ErrNoFlow) || do.plan.Do != flowplan.DoAbort {
+		if errors.Is(err, store.ErrNoFlow) {
 			return nil
 		}
 		return err
@@ -175,7 +175,7 @@ func (p planner) conclude(ctx context.Context, child *graph.Flow, status model.S
 	}
 	// A person has had the task run again since, or it is that of a later flow with the same key.
 	switch parent, err := p.store.Flows.Get(ctx, child.Parent.ID); {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, store.ErrNoFlow):
 		return nil
 	case err != nil:
 		return err

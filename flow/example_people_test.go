@@ -51,7 +51,7 @@ func ExampleFlows_Get() {
 	must(flows.Start(background, OrderFlow("7")))
 	fmt.Println(must(flows.Get(background, "-/order-7")).Status)
 	_, err := flows.Get(background, "-/order-8")
-	fmt.Println(errors.Is(err, flow.ErrNotFound))
+	fmt.Println(errors.Is(err, model.ErrNotFound))
 	// Output:
 	// RUNNING
 	// true

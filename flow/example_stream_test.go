@@ -44,7 +44,7 @@ func ExampleFlows_Open() {
 	drain()
 	must(flows.Cancel(background, "customers/ann", "ann has moved"))
 	_, err := flows.Append(background, "customers", "ann", ship("8"))
-	fmt.Println(errors.Is(err, flow.ErrClosed))
+	fmt.Println(errors.As(err, new(*model.RefusedError)))
 
 	must(flows.Open(background, "customers", "ann"))
 	must(flows.Append(background, "customers", "ann", ship("8")))

@@ -28,9 +28,6 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// ErrNotFound is returned for a flow, or a node of it, that does not exist (errors.Is).
-var ErrNotFound = store.ErrNoFlow
-
 // Config of Flows. Only Database is needed.
 type Config struct {
 	// Database holds the flows and tasks. It is never closed. Required.
@@ -230,7 +227,7 @@ func (f *Flows) typed(ctx context.Context, doc *graph.Flow) error {
 	return f.complete(doc, nil)
 }
 
-// Get reads a flow. The error is [ErrNotFound] if there is none.
+// Get reads a flow. The error is [model.ErrNotFound] if there is none.
 // id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) Get(ctx context.Context, id string) (*graph.Flow, error) {
 	return f.store.Flows.Get(ctx, id)

@@ -393,7 +393,7 @@ func TestAFlowInATransactionExistsAfterTheCommitAlone(t *testing.T) {
 		if !commits {
 			require.EqualError(t, err, "no")
 			_, err = w.flows.Get(t.Context(), f.ID)
-			require.ErrorIs(t, err, flow.ErrNotFound)
+			require.ErrorIs(t, err, model.ErrNotFound)
 			continue
 		}
 		require.NoError(t, err)

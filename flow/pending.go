@@ -64,7 +64,7 @@ func pendingElements(doc *graph.Flow, i int) (ids []string) {
 // childGoesOn says whether the flow that a node has started is not over.
 func (f *Flows) childGoesOn(ctx context.Context, doc *graph.Flow, i int) (bool, error) {
 	child, err := f.store.Flows.Get(ctx, flowspec.ChildID(doc, i, doc.States[i].Life))
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNoFlow) {
 		return false, nil
 	}
 	if err != nil {

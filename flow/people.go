@@ -151,7 +151,7 @@ func (f *Flows) Explain(ctx context.Context, id, node string) ([]string, error) 
 			} else if now.Rev != doc.Rev { // nodes that were linked in between were not counted
 				continue
 			}
-		case !n.Status.Final(): // it was linked since the stream was read, or its end is being stored
+		case !flowplan.Final(n.Status): // it was linked since the stream was read, or its end is being stored
 			clock.Pause(ctx, 10*time.Millisecond)
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -217,7 +217,7 @@ func (e *missingNodeError) Error() string {
 	return fmt.Sprintf("no such node: %q of the flow %s", e.node, e.flow)
 }
 
-func (e *missingNodeError) Unwrap() error { return ErrNotFound }
+func (e *missingNodeError) Unwrap() error { return store.ErrNoFlow }
 
 // place is where a node stands in its flow.
 func place(doc *graph.Flow, node string) (int, error) {

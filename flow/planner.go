@@ -280,7 +280,7 @@ func (p planner) lostChildren(ctx context.Context, doc *graph.Flow, places []int
 		st := &doc.States[i]
 		child, err := p.store.Flows.Get(ctx, flowspec.ChildID(doc, i, st.Life))
 		switch {
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, store.ErrNoFlow):
 			gone = append(gone, flowplan.End{Node: i, Life: st.Life, Status: model.StatusCancelled, ErrorInfo: "its flow is gone"})
 		case err != nil:
 			return nil, err

@@ -18,9 +18,6 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// ErrClosed is the error of an append to a closed stream (errors.Is).
-var ErrClosed = store.ErrStreamClosed
-
 const (
 	// perAppend is how many appends are stored together.
 	perAppend = 2000
@@ -52,7 +49,7 @@ type appending struct {
 //
 // When Append returns, the nodes are stored as INIT. Engines link them to the chain in the order of
 // the calls, also if several processes append. The id of a node is its key: a second node with the
-// same id is not stored. If the stream is closed, the error is [ErrClosed].
+// same id is not stored. If the stream is closed, the error is a *[model.RefusedError].
 //
 // With a session in ctx the nodes are part of the caller's transaction. They are linked within about
 // five seconds of a commit, if the transaction takes less than 90 s; otherwise within five minutes.
@@ -280,7 +277,7 @@ func (f *Flows) SetCallback(ctx context.Context, scene, group string, c *model.C
 	}
 	a := &appending{scene: scene, group: group}
 	a.id, a.key = flowspec.StreamID(scene, group)
-	if _, err := f.store.Flows.Status(ctx, a.id); errors.Is(err, ErrNotFound) { // an append of no nodes creates it
+	if _, err := f.store.Flows.Status(ctx, a.id); errors.Is(err, store.ErrNoFlow) { // an append of no nodes creates it
 		refused, err := f.reserve(ctx, [][]*appending{{a}}, flowplan.AppendPatience)
 		if err = errors.Join(err, refused[0]); err != nil {
 			return nil, fmt.Errorf("%s the stream %s: %w", doing, a.id, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // link is a node of a stream that goes on whatever becomes of it.
@@ -119,7 +120,7 @@ func TestAnAppendThatIsWrongNamesTheField(t *testing.T) {
 	_, err := w.flows.Append(t.Context(), "s", "g", link("a"), link("a"))
 	require.ErrorContains(t, err, "nodes[1].id (node a) is that of nodes[0], too")
 	_, err = w.flows.Get(t.Context(), "s/g")
-	require.ErrorIs(t, err, flow.ErrNotFound)
+	require.ErrorIs(t, err, model.ErrNotFound)
 }
 
 func TestAFailureSuspendsOrClosesAStream(t *testing.T) {
@@ -144,7 +145,7 @@ func TestAFailureSuspendsOrClosesAStream(t *testing.T) {
 	f = w.becomes("s/g", graph.StatusFinish)
 	require.Equal(t, "node d failed and ends the stream", f.Reason)
 	_, err = w.flows.Append(t.Context(), "s", "g", link("g"))
-	require.ErrorIs(t, err, flow.ErrClosed)
+	require.ErrorAs(t, err, new(*model.RefusedError))
 	require.Equal(t, []string{"a", "b", "c", "d"}, w.started("s/g"))
 
 	_, err = w.flows.Open(t.Context(), "s", "g")
@@ -215,7 +216,7 @@ func TestAStreamAndAGraphOfOneNameDoNotMeet(t *testing.T) {
 	w.start(spec)
 	_, err = w.flows.Append(t.Context(), "acme", "order-8", link("a"))
 	require.ErrorContains(t, err, "acme/order-8 is a flow, not a stream")
-	require.NotErrorIs(t, err, flow.ErrNotFound)
+	require.NotErrorIs(t, err, model.ErrNotFound)
 	require.Equal(t, failure.Refused, failure.Of(err))
 
 	// Their tasks have keys of their own.

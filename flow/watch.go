@@ -37,7 +37,7 @@ type Event struct {
 // all seats (two for flows). After an interruption so long that the server has lost changes, Watch also
 // returns only the last change of each node.
 //
-// The loop ends after the first error: [ErrNotFound], the cause of ctx, or a refusal by the
+// The loop ends after the first error: [model.ErrNotFound], the cause of ctx, or a refusal by the
 // database. Once the loop has begun, Watch waits while the database is unavailable.
 // id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) Watch(ctx context.Context, id string) iter.Seq2[Event, error] {
@@ -95,7 +95,7 @@ func (w *watch) run(ctx context.Context) error {
 }
 
 // ends says that a flow is over, or gone, or that nobody listens any more.
-func ends(err error) bool { return errors.Is(err, errStopped) || errors.Is(err, ErrNotFound) }
+func ends(err error) bool { return errors.Is(err, errStopped) || errors.Is(err, store.ErrNoFlow) }
 
 // final says whether to try again is useless.
 func final(err error) bool {
@@ -139,7 +139,7 @@ func (w *watch) take(ctx context.Context, stream *store.FlowStream) error {
 // changed tells of one decision.
 func (w *watch) changed(ctx context.Context, change store.FlowChange) error {
 	if change.Gone {
-		return ErrNotFound
+		return store.ErrNoFlow
 	}
 	rev, status, reason, trimmed := w.doc.Rev, w.doc.Status, w.doc.Reason, w.doc.Trimmed
 	var events []Event

@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // watched gathers the events of a flow until it is over.
@@ -107,7 +108,7 @@ func TestAWatchOfAFlowThatIsOverTellsHowItEnded(t *testing.T) {
 	require.Equal(t, map[string][]string{"a": {"SUCCESS"}, "b": {"SUCCESS"}, "c": {"SUCCESS"}, "d": {"SUCCESS"}, "flow": {"FINISH"}}, ofNodes(watch.until(t, "flow FINISH")))
 	require.NoError(t, testdb.Receive(t, watch.err))
 	for _, err := range w.flows.Watch(t.Context(), "-/none") {
-		require.ErrorIs(t, err, flow.ErrNotFound)
+		require.ErrorIs(t, err, model.ErrNotFound)
 	}
 }
 

@@ -312,7 +312,7 @@ func TestWithoutASecretKeyNothingIsWritten(t *testing.T) {
 		require.ErrorContains(t, err, "callback.security.keys[0].sk")
 		require.ErrorContains(t, err, "MSCHEDULER_SECRET_KEY")
 		_, err = a.p.Get(t.Context(), "-/chaos.work/k")
-		require.ErrorIs(t, err, producer.ErrNotFound)
+		require.ErrorIs(t, err, model.ErrNotFound)
 		c, err := consumer.New(consumer.Config{Database: a.db})
 		require.NoError(t, err)
 		hook := r.to()
@@ -333,7 +333,7 @@ func TestADeliveryWaitsForAWorkerThatHasTheKey(t *testing.T) {
 		deliveryID := lifecycle.DeliveryID(a.get(id))
 		awaitTrue(t, func() string {
 			task, err := a.store.Tasks.Get(t.Context(), deliveryID)
-			if err != nil || len(task.WorkerStates) == 0 || task.WorkerStates[0].Open() {
+			if err != nil || len(task.WorkerStates) == 0 || lifecycle.Open(&task.WorkerStates[0]) {
 				return "the keyless worker did not give the delivery back"
 			}
 			return ""

@@ -52,7 +52,7 @@ func (o op) after(t *model.Task) *model.Task {
 	default:
 		after, err = lifecycle.Finish(t, o.exec, outcomes[o.kind], eff, noon, 0)
 	}
-	if err != nil || (o.kind == "ping" || o.kind == "expire") && (w == nil || !w.Open()) {
+	if err != nil || (o.kind == "ping" || o.kind == "expire") && (w == nil || !lifecycle.Open(w)) {
 		return nil
 	}
 	return after
@@ -244,7 +244,7 @@ func (c *historian) claimant(exec string) lifecycle.Claimant {
 
 func openIn(t *model.Task) *model.WorkerState {
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; w.Open() {
+		if w := &t.WorkerStates[i]; lifecycle.Open(w) {
 			return w
 		}
 	}

@@ -50,7 +50,7 @@ func TestChaosChild(t *testing.T) {
 	told := hearParent()
 	c, err := consumer.New(consumer.Config{Database: db, WorkerID: os.Getenv(childName), Concurrency: 5, OnEvent: func(e consumer.Event) {
 		if e.Kind == workerevent.Fenced || e.Kind == workerevent.LeaseLost {
-			mark(context.Background(), string(e.Kind), e.TaskID)
+			mark(context.Background(), e.Kind, e.TaskID)
 		}
 	}})
 	require.NoError(t, err)

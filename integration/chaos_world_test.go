@@ -265,7 +265,7 @@ func (e *events) add(ev consumer.Event) {
 	e.changed = make(chan struct{})
 }
 
-func (e *events) all(kind consumer.EventKind) []consumer.Event {
+func (e *events) all(kind string) []consumer.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out []consumer.Event
@@ -278,7 +278,7 @@ func (e *events) all(kind consumer.EventKind) []consumer.Event {
 }
 
 // await waits for the n-th event of a kind and returns it.
-func (e *events) await(t *testing.T, kind consumer.EventKind, n int) consumer.Event {
+func (e *events) await(t *testing.T, kind string, n int) consumer.Event {
 	t.Helper()
 	timeout := time.After(chaosPatience)
 	for {

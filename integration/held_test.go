@@ -160,7 +160,7 @@ func TestAnOpenTransactionOnALapsedTaskDelaysNoOthers(t *testing.T) {
 		release()
 		a.await(ids[7], "taken over", func(task *model.Task) bool {
 			_, w := lifecycle.ExecutionOf(task, task.WorkerStates[len(task.WorkerStates)-1].ExecID)
-			return w != nil && w.Open() && len(task.WorkerStates) > 1
+			return w != nil && lifecycle.Open(w) && len(task.WorkerStates) > 1
 		})
 		close(goOn)
 		a.awaitSuccess(ids)

@@ -255,7 +255,7 @@ func (a *arena) anyHolder(workers map[string]*fleet.Process) (holder string) {
 		require.NoError(a.t, cur.All(a.t.Context(), &tasks))
 		for _, t := range tasks {
 			for _, w := range t.WorkerStates {
-				if w.Open() && workers[w.WorkerID] != nil {
+				if lifecycle.Open(&w) && workers[w.WorkerID] != nil {
 					holder = w.WorkerID
 					return ""
 				}

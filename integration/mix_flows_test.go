@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -214,7 +215,7 @@ func (m *mix) resolves(flows []*mixedFlow) {
 	}
 	for _, f := range all {
 		f, err := m.flows.Get(ctx, f.ID)
-		if errors.Is(err, flow.ErrNotFound) {
+		if errors.Is(err, model.ErrNotFound) {
 			continue
 		}
 		require.NoError(m.t, err)
@@ -257,7 +258,7 @@ func (m *mix) checkFlow(x *mixedFlow) {
 	for _, n := range nodes {
 		by[n.Node.Node] = n
 		last = later(last, n.EndedAt)
-		if !n.Status.Final() && n.Status != graph.NodePending { // a flow may be over before
+		if !flowplan.Final(n.Status) && n.Status != graph.NodePending { // a flow may be over before
 			wrong("%s is %s", n.Node.Node, n.Status)
 		}
 		if x.crossed || n.StartedAt.IsZero() && n.Status != graph.NodeSkipped || n.EndedAt.After(f.EndedAt) && n.StartedAt.IsZero() {
@@ -296,7 +297,7 @@ func (m *mix) checkFlow(x *mixedFlow) {
 			continue
 		}
 		child, err := m.flows.Get(ctx, x.id+"."+f.Nodes[i].ID)
-		if errors.Is(err, flow.ErrNotFound) {
+		if errors.Is(err, model.ErrNotFound) {
 			continue // it was never started
 		}
 		require.NoError(t, err)

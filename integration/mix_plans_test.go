@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
@@ -141,7 +142,7 @@ func mixPlans(m *mix, long bool) {
 			m.reset(plans)
 			p, err := m.plans.Get(ctx, "-/"+x.PlanID)
 			require.NoError(t, err)
-			if p.Status.Over() && !p.EndedAt.IsZero() && len(p.Planned) == 0 {
+			if stepplan.Over(p.Status) && !p.EndedAt.IsZero() && len(p.Planned) == 0 {
 				break
 			}
 			if time.Now().After(end) {
@@ -198,7 +199,7 @@ func (m *mix) checkPlan(x *mixedPlan) {
 		}
 		ok := 0
 		for _, r := range results {
-			if r.Step == task.Origin.Step && r.State == repeat.StateOK {
+			if r.Step == task.Origin.Step && r.State == stepplan.StateOK {
 				ok++
 			}
 		}

@@ -93,7 +93,7 @@ func (m *mix) handleTick(ctx context.Context, e *mixRun) (string, error) {
 				_, _ = m.prod.Complete(context.Background(), handle, "yes")
 			}
 		}()
-		return "", consumer.ParkFor(5 * time.Second)
+		return "", consumer.Park(e.Now().Add(5 * time.Second))
 	}
 	return "", nil
 }

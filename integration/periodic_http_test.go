@@ -18,6 +18,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -64,7 +65,7 @@ func newCallsWorld(t *testing.T, e Engine) *callsWorld {
 	for _, id := range []string{"worker 1", "worker 2"} {
 		w.hire(id, nil, func(c *handConfig) {
 			c.register = func(c *consumer.Consumer) error {
-				return builtin.Register(c, builtin.Options{Targets: builtin.TargetOptions{CompletionURL: endpoint.URL + periodic.CompletionPath}})
+				return builtin.Register(c, builtin.Options{Targets: builtin.TargetOptions{CompletionURL: endpoint.URL + httptarget.CompletionPath}})
 			}
 		})
 	}

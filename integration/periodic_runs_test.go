@@ -331,7 +331,7 @@ func TestARunIsReadByItsIDWhateverTheRuleRecords(t *testing.T) {
 		}
 		for _, id := range []string{"x", "", "x@2026-01-01T00:00:00Z", "@", "!"} {
 			_, err := w.rules.GetRun(t.Context(), id)
-			require.ErrorIs(t, err, periodic.ErrNoRun, id)
+			require.ErrorIs(t, err, model.ErrNotFound, id)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/fleet"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -86,7 +87,7 @@ func planPerson(ctx context.Context, p *plan.Plans, cases []planCase) error {
 			return err
 		}
 		for _, doc := range broken {
-			if _, err := p.Reset(ctx, doc.ID); err != nil && !errors.Is(err, plan.ErrRefused) && ctx.Err() == nil { // another person was quicker
+			if _, err := p.Reset(ctx, doc.ID); err != nil && !errors.As(err, new(*model.RefusedError)) && ctx.Err() == nil { // another person was quicker
 				return err
 			}
 		}

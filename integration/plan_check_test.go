@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -35,7 +36,7 @@ func (a *arena) checkPlans(cases []planCase) {
 	for _, c := range cases {
 		p := a.planOver(c)
 		statuses[p.Status]++
-		want := map[string]repeat.State{}
+		want := map[string]string{}
 		tasks := map[int64][]*model.Task{}
 		for _, t := range lives[p.ID] {
 			tasks[t.Origin.Step] = append(tasks[t.Origin.Step], t)
@@ -43,9 +44,9 @@ func (a *arena) checkPlans(cases []planCase) {
 				want[id] = state
 			}
 		}
-		got, ok := map[string]repeat.State{}, map[int64]map[string]bool{} // those that succeeded, by step
+		got, ok := map[string]string{}, map[int64]map[string]bool{} // those that succeeded, by step
 		for _, r := range results[p.ID] {
-			if got[r.ID] = r.State; r.State == repeat.StateOK {
+			if got[r.ID] = r.State; r.State == stepplan.StateOK {
 				if ok[r.Step] == nil {
 					ok[r.Step] = map[string]bool{}
 				}
@@ -212,13 +213,13 @@ func (a *arena) planLives() map[string][]*model.Task {
 // station.
 func (a *arena) planResults() map[string][]repeat.Result {
 	a.t.Helper()
-	cur, err := a.db.Collection("plan_results").Find(a.t.Context(), bson.D{{Key: "state", Value: bson.D{{Key: "$ne", Value: repeat.StateNoWorker}}}})
+	cur, err := a.db.Collection("plan_results").Find(a.t.Context(), bson.D{{Key: "state", Value: bson.D{{Key: "$ne", Value: stepplan.StateNoWorker}}}})
 	require.NoError(a.t, err)
 	var all []repeat.Result
 	require.NoError(a.t, cur.All(a.t.Context(), &all))
 	out := map[string][]repeat.Result{}
 	for _, r := range all {
-		if r.State == repeat.StateOK {
+		if r.State == stepplan.StateOK {
 			require.Equal(a.t, planOutput(r.PlanID, r.Step), r.Result.StringValue())
 		}
 		out[r.Plan] = append(out[r.Plan], r)
@@ -247,7 +248,7 @@ func (a *arena) planOver(c planCase) *repeat.Plan {
 	require.Empty(a.t, over.Planned)
 	if over.Status == repeat.StatusFinish {
 		require.True(a.t, over.Step == int64(len(c.ends)) || !c.spec.NoKeep, "%s ended with step %d", c.spec.PlanID, over.Step)
-		require.Equal(a.t, repeat.StateOK, over.LastState)
+		require.Equal(a.t, stepplan.StateOK, over.LastState)
 		return &over
 	}
 	require.Equal(a.t, repeat.StatusCancelled, over.Status)
@@ -269,8 +270,8 @@ func (a *arena) awaitQuietPlans() {
 }
 
 // resultsOfLife are the results that one life of a step's task leaves, as its executions say.
-func resultsOfLife(plan string, t *model.Task) map[string]repeat.State {
-	out := map[string]repeat.State{}
+func resultsOfLife(plan string, t *model.Task) map[string]string {
+	out := map[string]string{}
 	if !t.Status.Ended() {
 		return out
 	}
@@ -279,18 +280,18 @@ func resultsOfLife(plan string, t *model.Task) map[string]repeat.State {
 	for _, w := range t.WorkerStates {
 		switch {
 		case !w.SuccessTime.IsZero():
-			out[by(w)] = repeat.StateOK
+			out[by(w)] = stepplan.StateOK
 		case w.FailTime.IsZero(), w.Unstarted, w.FailKind == "released":
 		case w.FailKind == "plan_error":
-			out[by(w)] = repeat.StatePlanError
+			out[by(w)] = stepplan.StatePlanError
 		case w.FailKind == "cancelled":
-			out[by(w)] = repeat.StateCancelled
+			out[by(w)] = stepplan.StateCancelled
 		default:
-			out[by(w)] = repeat.StateError
+			out[by(w)] = stepplan.StateError
 		}
 	}
 	if len(out) == 0 {
-		out[of(fmt.Sprintf("none-%d", t.Origin.Generation))] = map[bool]repeat.State{true: repeat.StateCancelled, false: repeat.StateError}[t.Status == model.StatusCancelled]
+		out[of(fmt.Sprintf("none-%d", t.Origin.Generation))] = map[bool]string{true: stepplan.StateCancelled, false: stepplan.StateError}[t.Status == model.StatusCancelled]
 	}
 	return out
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -163,7 +164,7 @@ func firstParticipant(ctx context.Context, db *mongo.Database, id, execution str
 		if slices.ContainsFunc(t.WorkerStates, func(w model.WorkerState) bool { return !w.SuccessTime.IsZero() }) {
 			return false, nil
 		}
-		if i := slices.IndexFunc(t.WorkerStates, func(w model.WorkerState) bool { return w.Open() }); i >= 0 && input.ExecutionID(&t, t.WorkerStates[i].ExecID) == execution {
+		if i := slices.IndexFunc(t.WorkerStates, func(w model.WorkerState) bool { return lifecycle.Open(&w) }); i >= 0 && input.ExecutionID(&t, t.WorkerStates[i].ExecID) == execution {
 			return true, nil
 		}
 		select {

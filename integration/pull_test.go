@@ -199,7 +199,7 @@ func TestAFetchTakesOverWhatLapsedAndTheLateResultIsRefused(t *testing.T) {
 		second := a.fetchUntil(1, pull.FetchRequest{WorkerID: "second"})
 		require.Equal(t, sent.ID, second[0].Task.ID)
 		require.Equal(t, 1, second[0].Task.LapseCount)
-		require.Positive(t, second[0].Token.Compare(first[0].Token))
+		require.Greater(t, second[0].Token.String(), first[0].Token.String())
 		require.False(t, second[0].Task.WorkerStates[1].ClaimedAt.Before(first[0].Until))
 		_, err := a.puller.Complete(t.Context(), first[0].Handle, 1)
 		require.ErrorIs(t, err, model.ErrFenced)

@@ -56,7 +56,7 @@ func TestRedeliveryNeedsAnEndThatSomebodyIsToldOf(t *testing.T) {
 			require.ErrorContains(t, err, says)
 		}
 		_, err := a.admin.Redeliver(t.Context(), "-/chaos.work/nothing", 0)
-		require.ErrorIs(t, err, producer.ErrNotFound)
+		require.ErrorIs(t, err, model.ErrNotFound)
 		require.Empty(t, r.all())
 	})
 }
@@ -95,7 +95,7 @@ func TestTheCallbackOfALifeThatIsHistoryTellsThatLife(t *testing.T) {
 		require.Equal(t, lifecycle.DeliveryKey(id, first.Generation), got[2].id, "an older life can be told of again")
 		require.JSONEq(t, `{"ext": 1, "result": 2}`, got[2].body)
 		_, err = a.admin.Redeliver(t.Context(), id, 1)
-		require.ErrorIs(t, err, producer.ErrNotFound)
+		require.ErrorIs(t, err, model.ErrNotFound)
 	})
 }
 

@@ -175,6 +175,6 @@ func TestKeepArgsNeedsARestart(t *testing.T) {
 		require.ErrorIs(t, err, model.ErrInvalid)
 		require.ErrorContains(t, err, "on_existing")
 		_, err = a.p.Get(t.Context(), "-/chaos.work/k")
-		require.ErrorIs(t, err, producer.ErrNotFound)
+		require.ErrorIs(t, err, model.ErrNotFound)
 	})
 }

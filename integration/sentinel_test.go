@@ -131,7 +131,7 @@ func (a *arena) seesNothing() {
 		"lives": func() error {
 			lives, err := a.admin.Lives(ctx, sentinelID)
 			if len(lives) == 0 && err == nil {
-				err = producer.ErrNotFound
+				err = model.ErrNotFound
 			}
 			return err
 		},
@@ -142,7 +142,7 @@ func (a *arena) seesNothing() {
 		"update":    func() error { _, err := p.Update(ctx, sentinelID, producer.Priority(1)); return err },
 	} {
 		err := look()
-		require.True(t, errors.Is(err, producer.ErrNotFound) || errors.Is(err, model.ErrInvalid), "%s: %v", name, err)
+		require.True(t, errors.Is(err, model.ErrNotFound) || errors.Is(err, model.ErrInvalid), "%s: %v", name, err)
 	}
 	got, err := a.puller.Fetch(ctx, pull.FetchRequest{WorkerID: "w", Categories: []string{"any"}})
 	require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestTheSentinelIsNoEvent(t *testing.T) {
 		a := newArena(t, e)
 		p := a.p
 		events, err := p.Subscribe(t.Context(), producer.EventFilter{})
-		if refused := new(producer.NoStreamError); errors.As(err, &refused) {
+		if refused := new(model.NoStreamError); errors.As(err, &refused) {
 			t.Skip(refused)
 		}
 		require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/metrics"
 	"github.com/mscheduler/mscheduler/model"
@@ -54,7 +55,7 @@ func TestStreamsAreCountedByStateWithTheirBacklog(t *testing.T) {
 	}
 	idle := func(f *graph.Flow) bool { // nodes that have ended leave, all but the last
 		last := len(f.States) - 1
-		return last >= 0 && f.Nodes[last].ID == "c" && f.States[last].Status.Final()
+		return last >= 0 && f.Nodes[last].ID == "c" && flowplan.Final(f.States[last].Status)
 	}
 	becomes("bus/flows", idle)
 	becomes("bus/stops", func(f *graph.Flow) bool { return f.Status == graph.StatusPending })

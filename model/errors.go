@@ -24,10 +24,19 @@ func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
 // Is makes errors.Is(err, ErrInvalid) true.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
-// RefusedError reports that the status of a task, or of a flow, forbids a command, and why.
+// ErrNotFound matches (errors.Is) the error about something that does not exist: a task or a life of it, a
+// type, a periodic rule or a run, a flow, a stream or a node, a plan, a worker.
+var ErrNotFound = errors.New("not found")
+
+// ErrChanged matches (errors.Is) the error of a change that names another version, or another rev, than the
+// stored one. Nothing was written: read again, and decide again.
+var ErrChanged = errors.New("changed in the meantime")
+
+// RefusedError reports that the state of a task, a rule or its run, a flow, a stream or a plan forbids a
+// command, and why.
 type RefusedError struct {
-	ID     string
-	Status Status // of a task; "" = it does not matter, or it is about a flow
+	ID     string // of a rule: its name
+	Status Status // of a task; "" = it does not matter, or it is not about a task
 	Reason string
 }
 
@@ -41,6 +50,20 @@ func (e *RefusedError) Error() string {
 // ErrFenced is returned for an execution that no longer holds its task: another worker took
 // over the task after the lease lapsed, the task ended, or a new life of the key began.
 var ErrFenced = errors.New("the execution no longer holds the task")
+
+// NoStreamError reports that events cannot be followed: a standalone server has no change streams, or
+// other subscriptions hold all seats. producer.Await and producer.AwaitTask still work, because they poll.
+type NoStreamError struct {
+	Reason string
+	Later  bool // other subscriptions hold all seats; a later attempt may succeed
+}
+
+func (e *NoStreamError) Error() string { return "change streams are not available: " + e.Reason }
+
+// ErrMissed matches (errors.Is) the error of a subscription that may have missed events or results: the
+// server no longer has all that followed the position where the subscription was, or where it was to
+// resume. Read the tasks or the results instead, and subscribe again without a position.
+var ErrMissed = errors.New("events were missed")
 
 // TaskError is what Await returns for a task that ended without success.
 type TaskError struct {

@@ -43,7 +43,7 @@ type TaskEvent struct {
 	WorkerID   string    `json:"worker_id,omitempty"`
 	ExecID     string    `json:"exec_id,omitempty"` // as it is stored; the REST API has a hash of it
 	Attempt    int       `json:"attempt,omitempty"`
-	FailKind   FailKind  `json:"fail_kind,omitempty"` // how an execution failed in this write
+	FailKind   string    `json:"fail_kind,omitempty"` // how an execution failed in this write, see [WorkerState]
 	Reason     string    `json:"reason,omitempty"`    // its reason, or the remark of the command that changed the task
 	Progress   *Progress `json:"progress,omitempty"`
 	// Token is the position in the stream right after this event. A subscription that resumes

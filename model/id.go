@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"fmt"
 )
 
@@ -22,11 +21,6 @@ func TaskID(tenant, typ, key string) string {
 type Token struct {
 	Generation int64 `json:"generation"`
 	Rev        int64 `json:"rev"`
-}
-
-// Compare orders tokens: it is negative if t is older than u.
-func (t Token) Compare(u Token) int {
-	return cmp.Or(cmp.Compare(t.Generation, u.Generation), cmp.Compare(t.Rev, u.Rev))
 }
 
 // String returns the token as text that sorts in the order of tokens.

@@ -32,19 +32,3 @@ func (s Status) Ended() bool {
 
 // Succeeded reports whether the handlers completed the task's work.
 func (s Status) Succeeded() bool { return s == StatusSuccess || s == StatusCompleted }
-
-// FailKind is the way in which an execution failed. error, fatal, plan_error, panic and timeout count
-// in error_count. A lapse has its own counter and budget, so that lost machines do not use up
-// retries. The other kinds do not count.
-//
-//	error        the handler returned an error
-//	fatal        the handler returned Fatal, or reported fatal: no retry follows
-//	plan_error   the handler returned or reported PlanError: no retry follows, and the plan of the step is ERROR
-//	panic        the handler panicked
-//	timeout      the execution ran past its deadline
-//	lapsed       the lease expired without a ping
-//	released     the worker released it: shutdown, lease margin, snooze, worker filter
-//	undecodable  the worker could not decode the arguments
-//	cancelled    ended because the task was cancelled
-//	cleaned      succeeded, but a send reset the success, see [RestartSucceeded]
-type FailKind string

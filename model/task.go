@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-
-	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // Task is one document of the collection tasks. A zero field is absent from the document, which
@@ -75,17 +73,32 @@ type WorkerState struct {
 	Deadline       time.Time `bson:"deadline,omitempty"` // claimed_at + execution_timeout
 	Attempt        int       `bson:"attempt"`
 
-	SuccessTime time.Time     `bson:"success_time,omitempty"`
-	FailTime    time.Time     `bson:"fail_time,omitempty"`
-	FailKind    FailKind      `bson:"fail_kind,omitempty"`
-	FailReason  string        `bson:"fail_reason,omitempty"`
-	RetryAt     time.Time     `bson:"retry_at,omitempty"` // after a failure: the execution keeps its place until then
-	Returns     bson.RawValue `bson:"returns,omitempty"`  // n > 1: this worker's own result
-	Parked      bool          `bson:"parked,omitempty"`   // the handler returned and the execution waits for a completion, or did so until it timed out
-	Checkpoint  bson.RawValue `bson:"checkpoint,omitempty"`
-	NoCallback  bool          `bson:"no_callback,omitempty"` // suppresses the callback of its success; set when it is parked or succeeds
-	Unstarted   bool          `bson:"unstarted,omitempty"`   // released before it did anything
-	Pulled      bool          `bson:"pulled,omitempty"`      // fetched by package pull: the worker learns of a cancel by its pings
+	// SuccessTime and FailTime are the ends of the execution. Both are zero while it holds the task.
+	SuccessTime time.Time `bson:"success_time,omitempty"`
+	FailTime    time.Time `bson:"fail_time,omitempty"`
+	// FailKind is the way in which the execution failed; "" = it did not. error, fatal, plan_error, panic and
+	// timeout count in error_count. A lapse has its own counter and budget, so that lost machines do not use
+	// up retries. The other kinds do not count.
+	//
+	//	error        the handler returned an error
+	//	fatal        the handler returned Fatal, or reported fatal: no retry follows
+	//	plan_error   the handler returned or reported PlanError: no retry follows, and the plan of the step is ERROR
+	//	panic        the handler panicked
+	//	timeout      the execution ran past its deadline
+	//	lapsed       the lease expired without a ping
+	//	released     the worker released it: shutdown, lease margin, snooze, worker filter
+	//	undecodable  the worker could not decode the arguments
+	//	cancelled    ended because the task was cancelled
+	//	cleaned      succeeded, but a send reset the success, see [RestartSucceeded]
+	FailKind   string        `bson:"fail_kind,omitempty"`
+	FailReason string        `bson:"fail_reason,omitempty"`
+	RetryAt    time.Time     `bson:"retry_at,omitempty"` // after a failure: the execution keeps its place until then
+	Returns    bson.RawValue `bson:"returns,omitempty"`  // n > 1: this worker's own result
+	Parked     bool          `bson:"parked,omitempty"`   // the handler returned and the execution waits for a completion, or did so until it timed out
+	Checkpoint bson.RawValue `bson:"checkpoint,omitempty"`
+	NoCallback bool          `bson:"no_callback,omitempty"` // suppresses the callback of its success; set when it is parked or succeeds
+	Unstarted  bool          `bson:"unstarted,omitempty"`   // released before it did anything
+	Pulled     bool          `bson:"pulled,omitempty"`      // fetched by package pull: the worker learns of a cancel by its pings
 	// LocalRetries counts the retries inside the execution that have begun, see [LocalRetry].
 	// It includes those that it inherited from the previous execution.
 	LocalRetries int `bson:"local_retries,omitempty"`
@@ -109,23 +122,4 @@ type Progress struct {
 	Percent float64   `bson:"percent" json:"percent"`
 	Message string    `bson:"message,omitempty" json:"message,omitempty"`
 	At      time.Time `bson:"at" json:"at"`
-}
-
-// Open reports whether the execution still holds its task.
-func (w *WorkerState) Open() bool { return w.SuccessTime.IsZero() && w.FailTime.IsZero() }
-
-// ExecTime returns the duration of the execution that ended last, from its claim to its end
-// (seed 000's exec_time); 0 if none has ended. An execution that was released before it did
-// anything does not count. The value is computed, not stored.
-func (t *Task) ExecTime() time.Duration {
-	var took time.Duration
-	var last time.Time
-	for i := range t.WorkerStates {
-		w := &t.WorkerStates[i]
-		ended := clock.Later(w.SuccessTime, w.FailTime)
-		if !ended.IsZero() && !w.Unstarted && !ended.Before(last) {
-			last, took = ended, max(ended.Sub(w.ClaimedAt), 0)
-		}
-	}
-	return took
 }

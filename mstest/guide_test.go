@@ -103,7 +103,7 @@ func HandleApprovals(c *consumer.Consumer, ask func(handle string, order Order) 
 		if err := ask(t.Handle, t.Args); err != nil {
 			return "", err
 		}
-		return "", consumer.ParkFor(7 * 24 * time.Hour)
+		return "", consumer.Park(t.Now().AddDate(0, 0, 7))
 	})
 }
 
@@ -130,7 +130,7 @@ func Reported(report func(task, kind, reason string)) func(consumer.Event) {
 		switch e.Outcome {
 		case "error", "fatal", "plan_error", "panic", "timeout", "undecodable":
 			if e.Kind == "finished" {
-				report(e.TaskID, string(e.Outcome), e.Reason)
+				report(e.TaskID, e.Outcome, e.Reason)
 			}
 		}
 	}
@@ -320,6 +320,6 @@ func TestARuleInCodeIsMadeOnce(t *testing.T) {
 	require.NoError(t, ScheduleWelcome(t.Context(), rules))
 	r, err := rules.Named(t.Context(), "", "welcome")
 	require.NoError(t, err)
-	require.Equal(t, schedule.StatusOnline, r.Status)
+	require.Equal(t, "online", r.Status)
 	require.EqualValues(t, 1, r.Version)
 }

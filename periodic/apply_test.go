@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -16,7 +17,7 @@ func TestApplyCreatesARuleChangesItAndLeavesItAlone(t *testing.T) {
 	spec := schedule.Spec{Name: "n", Tenant: model.NoTenant, Cron: "0 0 1 * * *", Type: "t", Enabled: new(true)}
 	created, err := p.Apply(t.Context(), spec)
 	require.NoError(t, err)
-	require.Equal(t, schedule.StatusOnline, created.Status)
+	require.Equal(t, tickplan.StatusOnline, created.Status)
 	again, err := p.Apply(t.Context(), spec)
 	require.NoError(t, err)
 	require.Equal(t, created, again)
@@ -56,5 +57,5 @@ func TestProcessesThatApplyARuleAtOnceAgree(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, rules, 1)
 	require.EqualValues(t, 1, rules[0].Version)
-	require.Equal(t, schedule.StatusOnline, rules[0].Status)
+	require.Equal(t, tickplan.StatusOnline, rules[0].Status)
 }

@@ -19,19 +19,11 @@ import (
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-// CompletionPath is the path of [CompletionHandler]; the token follows it.
-//
-// A request from an ASYNC target that ends its run is a completion; a callback is a request that
-// mscheduler sends. This path, the status WAITING_CALLBACK, the fields callback_timeout and
-// callback_method, the placeholder {{callback_url}} and the headers Mscheduler-Callback-* keep the
-// names of seed 003, which targets and stored rules use.
-const CompletionPath = "/api/v1/callbacks/"
-
 // maxCompletionBytes bounds the body of a completion: a result of 1 MiB and what surrounds it.
 const maxCompletionBytes = input.MaxResultBytes + 4<<10
 
-// CompletionHandler accepts the completions of ASYNC targets: POST or PUT
-// /api/v1/callbacks/{token} with {"result": any JSON} or {"error": "why it failed"}. An error is
+// CompletionHandler accepts the completions of ASYNC targets. Register it at the path /api/v1/callbacks/. It
+// takes POST or PUT /api/v1/callbacks/{token} with {"result": any JSON} or {"error": "why it failed"}. An error is
 // retried as the rule says, unless "fatal" or "plan_error" is true. A field that is null counts as absent, and an
 // empty body is a success without a result. A token is valid for one completion, from the call of
 // the target until the rule's callback timeout. A refused completion is answered with
@@ -56,7 +48,7 @@ func CompletionHandler(p *producer.Producer) http.Handler {
 		_ = json.NewEncoder(w).Encode(answer) // whoever called is gone
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut} {
-		mux.HandleFunc(method+" "+CompletionPath+"{token}", take)
+		mux.HandleFunc(method+" "+httptarget.CompletionPath+"{token}", take)
 	}
 	return mux
 }
@@ -203,14 +195,14 @@ func waits(t *model.Task, method string, h input.Handle) (int, completionAnswer)
 	switch {
 	case w == nil:
 		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion")
-	case w.Open() && t.Status.Ended():
+	case lifecycle.Open(w) && t.Status.Ended():
 		return refuse(http.StatusGone, "gone", "the run has ended as "+string(t.Status))
-	case w.Open():
+	case lifecycle.Open(w):
 		return http.StatusOK, completionAnswer{}
 	case w.FailKind == "", w.FailKind == failkind.Error, failkind.Final(w.FailKind):
 		return refuse(http.StatusConflict, "repeated", "the run is already completed: "+outcomeText(w))
 	default:
-		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion ("+string(w.FailKind)+"): "+w.FailReason)
+		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion ("+w.FailKind+"): "+w.FailReason)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // A rule of every second has 315 million ticks in ten years: they are counted, not walked.
 func TestEnablingAfterYearsRecordsEachPausedTickInOneRecord(t *testing.T) {
-	r := &schedule.Rule{ID: "r", Name: "n", Cron: "* * * * * *", CreatedAt: monday, DecidedTo: monday, Status: schedule.StatusOffline, PausedAt: monday, Task: &schedule.TaskTemplate{Type: "t"}}
+	r := &schedule.Rule{ID: "r", Name: "n", Cron: "* * * * * *", CreatedAt: monday, DecidedTo: monday, Status: tickplan.StatusOffline, PausedAt: monday, Task: &schedule.TaskTemplate{Type: "t"}}
 	cal, err := calendar.Parse(calendar.Spec{Cron: r.Cron})
 	require.NoError(t, err)
 	now := monday.AddDate(10, 0, 0)

@@ -9,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -50,7 +51,7 @@ func TestOfTwoEditsAtTheSameTimeOnlyTheStoredOneIsConfirmed(t *testing.T) {
 	editors[0].decider.Documents = &crossed{editors[0].decider.Documents, func() {
 		require.NoError(t, edit(editors[1], "0 0 0 2 2 *"))
 	}}
-	require.ErrorIs(t, edit(editors[0], "0 0 0 3 3 *"), ErrChanged)
+	require.ErrorIs(t, edit(editors[0], "0 0 0 3 3 *"), model.ErrChanged)
 	stored, err := editors[0].Get(t.Context(), r.ID)
 	require.NoError(t, err)
 	require.Equal(t, "0 0 0 2 2 *", stored.Cron)

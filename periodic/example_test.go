@@ -86,7 +86,7 @@ func ExamplePeriodic_Create() {
 	fmt.Println(rule.Status, rule.Cron)
 
 	_, err := p.Create(background, yearly)
-	fmt.Println(errors.Is(err, periodic.ErrExists))
+	fmt.Println(errors.As(err, new(*model.RefusedError)))
 	_, err = p.Create(background, schedule.Spec{Name: "bad", Cron: "at noon", Type: "report", QueueLimit: -1})
 	for _, field := range []string{"cron", "queue_limit"} {
 		fmt.Println(strings.Contains(err.Error(), field))
@@ -107,7 +107,7 @@ func ExamplePeriodic_Update() {
 	fmt.Println(must(p.Update(background, rule.ID, rule.Version, spec)).Cron)
 
 	_, err := p.Update(background, rule.ID, rule.Version, spec)
-	fmt.Println(errors.Is(err, periodic.ErrChanged))
+	fmt.Println(errors.Is(err, model.ErrChanged))
 	// Output:
 	// 0 0 0 1 * *
 	// true
@@ -171,7 +171,7 @@ func ExamplePeriodic_Delete() {
 	rule := must(p.Create(background, yearly))
 	fmt.Println(p.Delete(background, rule.ID, rule.Version))
 	_, err := p.Get(background, rule.ID)
-	fmt.Println(errors.Is(err, periodic.ErrNotFound))
+	fmt.Println(errors.Is(err, model.ErrNotFound))
 	// Output:
 	// <nil>
 	// true
@@ -264,7 +264,7 @@ func ExamplePeriodic_GetRun() {
 	fmt.Println(run.RuleName, run.Manual, run.Status)
 
 	_, err := p.GetRun(background, rule.ID+"!nothing")
-	fmt.Println(errors.Is(err, periodic.ErrNoRun))
+	fmt.Println(errors.Is(err, model.ErrNotFound))
 	// Output:
 	// yearly true SCHEDULED
 	// true
@@ -277,7 +277,7 @@ func ExamplePeriodic_Cancel() {
 	fmt.Println(p.Cancel(background, run))
 	fmt.Println(must(p.GetRun(background, run)).Status)
 
-	fmt.Println(errors.Is(p.Cancel(background, rule.ID+"!nothing"), periodic.ErrNotRunning))
+	fmt.Println(errors.As(p.Cancel(background, rule.ID+"!nothing"), new(*model.RefusedError)))
 	// Output:
 	// <nil>
 	// CANCELED
@@ -289,10 +289,10 @@ func ExampleCompletionHandler() {
 	p := must(producer.New(producer.Config{Database: testdb.Example()}))
 	defer p.Close(background)
 	mux := http.NewServeMux()
-	mux.Handle(periodic.CompletionPath, periodic.CompletionHandler(p))
+	mux.Handle("/api/v1/callbacks/", periodic.CompletionHandler(p))
 
 	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, periodic.CompletionPath+"a-token", strings.NewReader(`{"result": 17}`)))
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/api/v1/callbacks/a-token", strings.NewReader(`{"result": 17}`)))
 	fmt.Println(answer.Code, strings.TrimSpace(answer.Body.String()))
 	// Output: 404 {"error":"unknown token","reason":"unknown"}
 }

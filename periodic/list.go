@@ -16,9 +16,6 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// ErrNoRun is returned for a run that has neither a record nor a task.
-var ErrNoRun = errors.New("no such run of a periodic rule")
-
 // RunFilter selects runs. A run must match all fields; a zero field matches every run.
 type RunFilter struct {
 	// Statuses as [Periodic.Runs] returns them. RUNNING and WAITING_CALLBACK are read from the
@@ -131,7 +128,7 @@ func asItIs(r *schedule.Run, t *model.Task) {
 }
 
 // GetRun reads one run by its id: rule@time, or rule!request. If the rule keeps no records it
-// reads the run from its task. It returns [ErrNoRun] if neither exists.
+// reads the run from its task. It returns [model.ErrNotFound] if neither exists.
 func (p *Periodic) GetRun(ctx context.Context, id string) (*schedule.Run, error) {
 	r, err := p.store.Runs.Get(ctx, id)
 	if err != nil {
@@ -161,13 +158,13 @@ func ruleOf(run string) (id string, ok bool) {
 
 // unrecorded makes the run of a rule that keeps no records, from its task.
 func (p *Periodic) unrecorded(ctx context.Context, id string) (*schedule.Run, map[string]*model.Task, error) {
-	none := fmt.Errorf("%w: %s", ErrNoRun, id)
+	none := fmt.Errorf("%w: %s", store.ErrNoRun, id)
 	ruleID, ok := ruleOf(id)
 	if !ok {
 		return nil, nil, none
 	}
 	rule, err := p.store.Rules.Get(ctx, ruleID)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNoRule) {
 		return nil, nil, none
 	}
 	if err != nil {

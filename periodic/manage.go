@@ -12,12 +12,13 @@ import (
 	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Create stores a new rule. The rule does not fire until it is enabled, by s.Enabled or
-// [Periodic.Enable]. If the tenant already has a rule with this name, the error is [ErrExists].
-// Create encrypts secrets before it stores them.
+// [Periodic.Enable]. If the tenant already has a rule with this name, the error is a
+// *[model.RefusedError]. Create encrypts secrets before it stores them.
 func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
@@ -43,7 +44,7 @@ func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule,
 }
 
 // Update replaces the spec of the rule if the rule still has this version; otherwise the error
-// is [ErrChanged]. The old spec decides current ticks up to now; older undecided ticks are
+// is [model.ErrChanged]. The old spec decides current ticks up to now; older undecided ticks are
 // skipped (edited). Secrets given as "***" keep their stored values. A rule that had ended
 // because of EndAt or MaxRuns resumes if the edit gives it more ticks. s.Enabled enables or
 // disables it in the same write, like [Periodic.Enable] and [Periodic.Disable]. If it is false, a
@@ -53,7 +54,7 @@ func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule,
 func (p *Periodic) Update(ctx context.Context, id string, version int64, s schedule.Spec) (*schedule.Rule, error) {
 	return p.change(ctx, "changing", id, func(r *schedule.Rule, old *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if r.Version != version {
-			return nil, fmt.Errorf("%w: its version is %d, not %d", ErrChanged, r.Version, version)
+			return nil, fmt.Errorf("the rule was %w: its version is %d, not %d", model.ErrChanged, r.Version, version)
 		}
 		if rulespec.Unchanged(p.secrets, s, r) {
 			return turned(r, old, s.Enabled, now), nil
@@ -90,16 +91,16 @@ func (p *Periodic) Apply(ctx context.Context, s schedule.Spec) (*schedule.Rule, 
 	for range maxTries {
 		stored, err := p.Named(ctx, s.Tenant, s.Name)
 		switch {
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, store.ErrNoRule):
 			r, err := p.Create(ctx, s)
-			if !errors.Is(err, ErrExists) {
+			if !errors.Is(err, store.ErrRuleExists) {
 				return r, err
 			}
 		case err != nil:
 			return nil, fmt.Errorf("applying the rule %s: %w", s.Name, err)
 		default:
 			r, err := p.Update(ctx, stored.ID, stored.Version, s)
-			if !errors.Is(err, ErrChanged) && !errors.Is(err, ErrNotFound) {
+			if !errors.Is(err, model.ErrChanged) && !errors.Is(err, store.ErrNoRule) {
 				return r, err
 			}
 		}
@@ -122,7 +123,7 @@ func turned(r *schedule.Rule, cal *calendar.Schedule, enabled *bool, now time.Ti
 // Enable makes the rule fire from now on. One record lists the ticks that it missed while it
 // was disabled as skipped. Enabling an enabled rule is not an error. version is the version
 // that the caller read, or 0 for any; if the rule has another version, the error is
-// [ErrChanged].
+// [model.ErrChanged].
 // id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*schedule.Rule, error) {
 	return p.change(ctx, "enabling", id, p.withTimes(func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
@@ -135,7 +136,7 @@ func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*sched
 
 // Disable stops the rule at once. Waiting and running runs continue. note gives the reason and
 // may be empty. Disabling a disabled rule is not an error. version is the version that the
-// caller read, or 0 for any; if the rule has another version, the error is [ErrChanged].
+// caller read, or 0 for any; if the rule has another version, the error is [model.ErrChanged].
 // id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Disable(ctx context.Context, id string, version int64, note string) (*schedule.Rule, error) {
 	return p.change(ctx, "disabling", id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
@@ -151,7 +152,7 @@ func (p *Periodic) Disable(ctx context.Context, id string, version int64, note s
 
 // Delete deletes the rule logically: it never fires again, waiting runs are cancelled, its
 // records stay, and its name becomes free. version is the version that the caller read, or 0
-// for any; if the rule has another version, the error is [ErrChanged].
+// for any; if the rule has another version, the error is [model.ErrChanged].
 // id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {
 	_, err := p.change(ctx, "deleting", id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
@@ -167,7 +168,7 @@ func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {
 // any): it was edited, or deleted, meanwhile.
 func hasVersion(r *schedule.Rule, version int64) error {
 	if version != 0 && r.Version != version {
-		return fmt.Errorf("%w: its version is %d, not %d", ErrChanged, r.Version, version)
+		return fmt.Errorf("the rule was %w: its version is %d, not %d", model.ErrChanged, r.Version, version)
 	}
 	return nil
 }
@@ -177,7 +178,7 @@ func hasVersion(r *schedule.Rule, version int64) error {
 func (p *Periodic) Get(ctx context.Context, id string) (*schedule.Rule, error) {
 	r, err := p.store.Rules.Get(ctx, id)
 	if err == nil && !r.DeletedAt.IsZero() {
-		err = fmt.Errorf("%w: %s was deleted", ErrNotFound, id)
+		err = fmt.Errorf("%w: %s was deleted", store.ErrNoRule, id)
 	}
 	return r, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -245,15 +246,15 @@ func TestARuleIsSwitchedInTheVersionThatWasSeen(t *testing.T) {
 	edited, err := p.Update(t.Context(), seen.ID, seen.Version, spec)
 	require.NoError(t, err)
 	_, err = p.Enable(t.Context(), seen.ID, seen.Version)
-	require.ErrorIs(t, err, periodic.ErrChanged)
+	require.ErrorIs(t, err, model.ErrChanged)
 	r, err := p.Enable(t.Context(), seen.ID, edited.Version)
 	require.NoError(t, err)
-	require.Equal(t, schedule.StatusOnline, r.Status)
+	require.Equal(t, tickplan.StatusOnline, r.Status)
 	_, err = p.Disable(t.Context(), seen.ID, seen.Version, "")
-	require.ErrorIs(t, err, periodic.ErrChanged)
+	require.ErrorIs(t, err, model.ErrChanged)
 	r, err = p.Disable(t.Context(), seen.ID, edited.Version, "")
 	require.NoError(t, err)
-	require.Equal(t, schedule.StatusOffline, r.Status)
+	require.Equal(t, tickplan.StatusOffline, r.Status)
 }
 
 // Without records a run is known by its task, whose type may have been another then.
@@ -294,7 +295,7 @@ func TestARuleIsStoredAndSwitchedInOneWrite(t *testing.T) {
 		r, err = p.Update(t.Context(), r.ID, version, spec)
 		require.NoError(t, err)
 		require.Equal(t, version+1, r.Version)
-		require.Equal(t, enabled, r.Status == schedule.StatusOnline)
+		require.Equal(t, enabled, r.Status == tickplan.StatusOnline)
 		require.Equal(t, enabled, !r.NextFireAt.IsZero())
 		stored, err := p.Get(t.Context(), r.ID)
 		require.NoError(t, err)
@@ -302,7 +303,7 @@ func TestARuleIsStoredAndSwitchedInOneWrite(t *testing.T) {
 		require.Equal(t, r.Status, stored.Status)
 	}
 	update(false)
-	require.Equal(t, schedule.StatusNew, r.Status, "it was never enabled")
+	require.Equal(t, tickplan.StatusNew, r.Status, "it was never enabled")
 	update(true)
 	update(true)
 	update(false)
@@ -319,7 +320,7 @@ func TestARuleIsStoredAndSwitchedInOneWrite(t *testing.T) {
 	spec.Name, spec.Enabled = "b", new(true)
 	fires, err := p.Create(t.Context(), spec)
 	require.NoError(t, err)
-	require.Equal(t, schedule.StatusOnline, fires.Status)
+	require.Equal(t, tickplan.StatusOnline, fires.Status)
 	require.False(t, fires.NextFireAt.IsZero())
 }
 

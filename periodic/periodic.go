@@ -2,7 +2,6 @@ package periodic
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -22,16 +21,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/tracing"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
-)
-
-// Errors that callers branch on (errors.Is).
-var (
-	ErrNotFound = store.ErrNoRule     // no such rule, or it was deleted
-	ErrExists   = store.ErrRuleExists // the tenant already has a rule with that name
-	// ErrChanged is returned if an edit names another version than the stored one.
-	ErrChanged = errors.New("the rule was changed in the meantime")
-	// ErrNotRunning is returned if a run to cancel is neither running nor waiting.
-	ErrNotRunning = errors.New("nothing to cancel")
 )
 
 // Config configures a Periodic. Only Database is required.
@@ -181,7 +170,7 @@ const maxTries = 50
 func (p *Periodic) change(ctx context.Context, doing, id string, rule func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error)) (*schedule.Rule, error) {
 	return p.changeAny(ctx, doing, id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if !r.DeletedAt.IsZero() {
-			return nil, fmt.Errorf("%w: it was deleted", ErrNotFound)
+			return nil, fmt.Errorf("%w: it was deleted", store.ErrNoRule)
 		}
 		return rule(r, cal, now)
 	})

@@ -22,7 +22,7 @@ func instants(ticks []tickplan.PreviewTick) (out []string) {
 // The engine's own next tick is what a preview of a stored rule begins with.
 func TestPreviewOfAStoredRuleIsWhatAnEngineDecides(t *testing.T) {
 	created := monday.Add(17*time.Second + 300*time.Millisecond)
-	r := &schedule.Rule{ID: "r", Name: "n", Cron: "@every 1m30s", CreatedAt: created, DecidedTo: created, Status: schedule.StatusNew, Task: &schedule.TaskTemplate{Type: "t"}}
+	r := &schedule.Rule{ID: "r", Name: "n", Cron: "@every 1m30s", CreatedAt: created, DecidedTo: created, Status: tickplan.StatusNew, Task: &schedule.TaskTemplate{Type: "t"}}
 	cal, err := calendar.Parse(calendar.Spec{Cron: r.Cron, Start: created})
 	require.NoError(t, err)
 	asked := monday.Add(10 * time.Minute)

@@ -160,7 +160,8 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 }
 
 // Cancel cancels one run, also of a deleted rule. A waiting run is cancelled at once. For a
-// running one, Cancel cancels its task; the run is CANCELED when the task has ended.
+// running one, Cancel cancels its task; the run is CANCELED when the task has ended. If the
+// run neither runs nor waits, the error is a *[model.RefusedError].
 // run is the id of a run, see [Periodic.GetRun].
 func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	rule, ok := ruleOf(run)
@@ -174,7 +175,7 @@ func (p *Periodic) Cancel(ctx context.Context, run string) error {
 		return after, nil
 	})
 	if err == nil && !found {
-		return fmt.Errorf("run %s neither runs nor waits: %w", run, ErrNotRunning)
+		return &model.RefusedError{ID: run, Reason: "the run neither runs nor waits"}
 	}
 	return err
 }

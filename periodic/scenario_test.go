@@ -147,7 +147,7 @@ func (w *world) task(t *testing.T, name string) *model.Task {
 
 func (w *world) state() string {
 	r := w.rule
-	s := "= " + string(r.Status)
+	s := "= " + r.Status
 	if r.PauseNote != "" {
 		s += " (" + r.PauseNote + ")"
 	}

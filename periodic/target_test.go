@@ -21,6 +21,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -53,7 +54,7 @@ func newHooks(t *testing.T) *hooks {
 	t.Cleanup(func() { require.NoError(t, h.prod.Close(context.Background())) })
 	server := httptest.NewServer(periodic.CompletionHandler(h.prod))
 	t.Cleanup(server.Close)
-	h.url = server.URL + periodic.CompletionPath
+	h.url = server.URL + httptarget.CompletionPath
 	h.worker(db)
 	engine(t, h.p.Run)
 	return h

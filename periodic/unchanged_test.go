@@ -9,6 +9,8 @@ import (
 
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -67,7 +69,7 @@ func TestAnUpdateThatChangesNothingWritesNothing(t *testing.T) {
 		same(spec())
 		same(periodic.SpecOf(stored()))
 		_, err = p.Update(t.Context(), created.ID, 7, spec())
-		require.ErrorIs(t, err, periodic.ErrChanged)
+		require.ErrorIs(t, err, model.ErrChanged)
 
 		turned := func(enabled bool) *schedule.Rule {
 			t.Helper()
@@ -75,7 +77,7 @@ func TestAnUpdateThatChangesNothingWritesNothing(t *testing.T) {
 			s.Enabled = &enabled
 			after, err := p.Update(t.Context(), created.ID, 1, s)
 			require.NoError(t, err, name)
-			require.Equal(t, enabled, after.Status == schedule.StatusOnline)
+			require.Equal(t, enabled, after.Status == tickplan.StatusOnline)
 			require.Equal(t, after, stored())
 			same(s)
 			return after

@@ -25,7 +25,7 @@ func TestUpdatedAtIsTheTimeOfTheLastChangeByAPerson(t *testing.T) {
 	w.look()
 	w.decide(tickplan.Ended(w.rule, w.running()[0], schedule.RunSuccess, "", w.now))
 	w.decide(tickplan.Trigger(w.rule, w.cal, "r", false, w.now))
-	require.Equal(t, schedule.StatusOffline, w.rule.Status, "its runs are used up")
+	require.Equal(t, tickplan.StatusOffline, w.rule.Status, "its runs are used up")
 	require.Equal(t, enabled, w.rule.UpdatedAt)
 	edited, _, err := rulespec.Build(&schedule.Spec{Name: "n", Type: "t", Cron: "* * * * * *"}, w.now)
 	require.NoError(t, err)

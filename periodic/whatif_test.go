@@ -94,7 +94,7 @@ func TestForecastOfTooManyTicksEndsEarlyAndSaysWhere(t *testing.T) {
 	require.Equal(t, 1000, sum.Ticks)
 	require.Equal(t, 2, f.AtOnce)
 	require.Equal(t, 400, sum.Runs, "two of five")
-	require.Equal(t, map[schedule.SkipReason]int{tickplan.SkipConcurrency: 600}, sum.Skipped)
+	require.Equal(t, map[string]int{tickplan.SkipConcurrency: 600}, sum.Skipped)
 }
 
 func TestForecastRefusesTimesThatCannotBeParsed(t *testing.T) {

@@ -232,7 +232,7 @@ func stamp(t time.Time) string {
 func (w *world) record(r *schedule.Run) string {
 	s := w.name(r.ID) + " " + string(r.Status)
 	if r.Reason != "" {
-		s += " " + string(r.Reason)
+		s += " " + r.Reason
 	}
 	if r.Count > 1 {
 		s += fmt.Sprintf(" ×%d to %s", r.Count, stamp(r.Last))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
@@ -44,7 +45,7 @@ func TestAPlanThatIsERRORIsOverAsSoonAsItIsCancelled(t *testing.T) {
 			require.NotZero(t, over.EndedAt, "nothing of it runs")
 			e.Round(t.Context())
 			e.Flush(t.Context())
-			require.Equal(t, repeat.StatePlanError, w.get(p.ID).LastState)
+			require.Equal(t, stepplan.StatePlanError, w.get(p.ID).LastState)
 			require.Equal(t, []string{"1.0 PLAN_ERROR no such region"}, w.results(p.ID))
 			require.Zero(t, w.count("tasks", bson.D{{Key: "outbox.kind", Value: lifecycle.OutcomePlan}}))
 			if callback != nil {

@@ -35,7 +35,7 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 // open says whether the task of the plan's step waits or runs, is about to be sent, or has an end that the plan does not
 // know.
 func (p *Plans) open(ctx context.Context, doc *repeat.Plan) (bool, error) {
-	if doc.Step == 0 || doc.Done || doc.Status.Over() {
+	if doc.Step == 0 || doc.Done || stepplan.Over(doc.Status) {
 		return false, nil
 	}
 	id := stepplan.TaskID(doc, doc.Step)
@@ -62,9 +62,9 @@ func (p *Plans) open(ctx context.Context, doc *repeat.Plan) (bool, error) {
 	}
 }
 
-// Reset resumes a plan in ERROR: the step that failed starts again. It is refused for other
-// plans, and while the document of the plan is broken. If ctx has a span, the steps belong to its trace
-// from then on.
+// Reset resumes a plan in ERROR: the step that failed starts again. For other plans, and while
+// the document of the plan is broken, the error is a *[model.RefusedError]. If ctx has a
+// span, the steps belong to its trace from then on.
 // id is tenant/plan_id, with - for no tenant, such as -/nightly-report.
 func (p *Plans) Reset(ctx context.Context, id string) (*repeat.Plan, error) {
 	return p.change(ctx, "resetting", id, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {

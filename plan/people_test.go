@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/plan"
@@ -149,8 +150,8 @@ func TestAStepThatEndsAfterItsPlanIsCancelledCountsAsItEnded(t *testing.T) {
 	for name, end := range map[string]struct {
 		fails   error
 		succeed int64
-		state   repeat.State
-	}{"well": {nil, 1, repeat.StateOK}, "badly": {consumer.Fatal(errors.New("no data")), 0, repeat.StateError}} {
+		state   string
+	}{"well": {nil, 1, stepplan.StateOK}, "badly": {consumer.Fatal(errors.New("no data")), 0, stepplan.StateError}} {
 		p := w.publish(every(name, 3))
 		w.fails = func(repeat.Args[string], int) error { return end.fails }
 		mstest.Drain(t, w.c, mstest.SkipTime()) // no engine hears of it
@@ -196,7 +197,7 @@ func TestAPlanThatIsCancelledEndsThePendingTaskOfItsStep(t *testing.T) {
 	over := w.get(p.ID)
 	require.Equal(t, repeat.StatusCancelled, over.Status)
 	require.NotZero(t, over.EndedAt)
-	require.Equal(t, repeat.StateCancelled, over.LastState)
+	require.Equal(t, stepplan.StateCancelled, over.LastState)
 	require.Zero(t, over.RealRepet)
 	require.Equal(t, []string{"1.0 ERROR no data"}, w.results(p.ID))
 }

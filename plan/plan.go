@@ -20,12 +20,6 @@ import (
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
-// Errors that callers branch on (errors.Is).
-var (
-	ErrNotFound = store.ErrNoPlan     // no such plan
-	ErrRefused  = stepplan.ErrRefused // the status of the plan forbids it
-)
-
 // Config of Plans. Only Database is needed.
 type Config struct {
 	// Database holds the plans and tasks. It is never closed. Required.
@@ -88,7 +82,7 @@ func (p *Plans) newDecider() *decision.Decider[*repeat.Plan] {
 func sizeOf(plan *repeat.Plan) int { return 4<<10 + len(plan.Messages.Value) }
 
 // isOver says that nothing more is decided about a plan.
-func isOver(plan *repeat.Plan) bool { return plan.Status.Over() }
+func isOver(plan *repeat.Plan) bool { return stepplan.Over(plan.Status) }
 
 // Run is the engine: it plans the next step when one has ended. It returns nil when ctx ends. Any
 // number of processes may run an engine. Run waits while the server is down. It returns an error only
@@ -100,7 +94,7 @@ func (p *Plans) Run(ctx context.Context) error {
 // Validate returns every mistake in a definition, joined, or nil. It does no I/O.
 func Validate(s repeat.Spec) error { return stepplan.Validate(&s) }
 
-// Get reads a plan, also one that is over. The error is [ErrNotFound] if there is none.
+// Get reads a plan, also one that is over. The error is [model.ErrNotFound] if there is none.
 // id is tenant/plan_id, with - for no tenant, such as -/nightly-report.
 func (p *Plans) Get(ctx context.Context, id string) (*repeat.Plan, error) {
 	return p.store.Plans.Get(ctx, id)

@@ -16,11 +16,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
-	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 	"github.com/mscheduler/mscheduler/producer"
 	"github.com/mscheduler/mscheduler/pull"
@@ -36,7 +36,7 @@ func TestEachStepRunsOnceAndThePlanMovesToTheHistory(t *testing.T) {
 	require.Len(t, w.ran, 3)
 	for i, args := range w.ran {
 		require.Equal(t, repeat.Args[string]{
-			PlanType: repeat.Second, PlanValue: 1, PlanRepet: 3, RealRepet: int64(i), LastState: map[bool]repeat.State{true: repeat.StateOK}[i > 0],
+			PlanType: repeat.Second, PlanValue: 1, PlanRepet: 3, RealRepet: int64(i), LastState: map[bool]string{true: stepplan.StateOK}[i > 0],
 			PlanID: "p", PlanTime: p.CreatedAt.Add(time.Duration(i+1) * time.Second), Step: int64(i + 1), RequestID: "r-1", Caller: "ann",
 			Description: "sales", Messages: []string{"north", "south"},
 		}, args)
@@ -44,7 +44,7 @@ func TestEachStepRunsOnceAndThePlanMovesToTheHistory(t *testing.T) {
 	over := w.get(p.ID)
 	require.Equal(t, repeat.StatusFinish, over.Status)
 	require.Equal(t, int64(3), over.RealRepet)
-	require.Equal(t, repeat.StateOK, over.LastState)
+	require.Equal(t, stepplan.StateOK, over.LastState)
 	require.Equal(t, []string{"1.0 OK report 1", "2.0 OK report 2", "3.0 OK report 3"}, w.results(p.ID))
 	require.EqualValues(t, 3, w.count("plan_results", bson.D{{Key: "request_id", Value: "r-1"}, {Key: "caller", Value: "ann"}}))
 	require.EqualValues(t, 1, w.count("plan_history", bson.D{}))
@@ -154,7 +154,7 @@ func TestAPlanErrorTakesThePlanOutOfTheQueueUntilItIsReset(t *testing.T) {
 	require.Equal(t, 2, w.drain(mstest.SkipTime()).Executions)
 	broken := w.get(p.ID)
 	require.Equal(t, repeat.StatusError, broken.Status)
-	require.Equal(t, repeat.StatePlanError, broken.LastState)
+	require.Equal(t, stepplan.StatePlanError, broken.LastState)
 	require.Equal(t, "there is no such region", broken.Reason)
 	require.Equal(t, int64(1), broken.RealRepet)
 	wrong = false
@@ -185,7 +185,7 @@ func TestAPlanErrorThatAWorkerReportsByPullTakesThePlanOutOfTheQueueUntilItIsRes
 	w.drain()
 	broken := w.get(p.ID)
 	require.Equal(t, repeat.StatusError, broken.Status)
-	require.Equal(t, repeat.StatePlanError, broken.LastState)
+	require.Equal(t, stepplan.StatePlanError, broken.LastState)
 	require.Equal(t, "there is no such region", broken.Reason)
 	require.Empty(t, fetch(), "no step of it is in the queue")
 
@@ -327,7 +327,7 @@ func TestAPlanThatBreaksBeforeItsNextTryIsERRORUntilItIsMended(t *testing.T) {
 	w.drain()
 	require.Empty(t, w.get(p.ID).Planned, "nothing of it is to be done")
 	_, err := w.plans.Reset(t.Context(), p.ID)
-	require.ErrorIs(t, err, plan.ErrRefused)
+	require.ErrorAs(t, err, new(*model.RefusedError))
 	set(bson.D{{Key: "$set", Value: bson.D{{Key: "messages", Value: bson.A{"north"}}}}})
 	_, err = w.plans.Reset(t.Context(), p.ID)
 	require.NoError(t, err)

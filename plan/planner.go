@@ -150,7 +150,7 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, serving map
 			continue
 		case foreign && doc.Status == repeat.StatusCancelled: // nothing of it runs
 			err = p.gone(ctx, doc)
-		case waits && doc.LastState == repeat.StateNoWorker: // it is known
+		case waits && doc.LastState == stepplan.StateNoWorker: // it is known
 			continue
 		case waits && slices.ContainsFunc(serving[doc.Station], func(w store.Worker) bool { return w.Takes(t) }), there && t == nil:
 			continue

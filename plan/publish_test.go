@@ -142,10 +142,10 @@ func TestAPlanOfATransactionThatIsAbortedWasNeverPublished(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, mine.Created)
 	_, err = w.plans.Get(t.Context(), mine.ID)
-	require.ErrorIs(t, err, plan.ErrNotFound, "only the transaction sees it")
+	require.ErrorIs(t, err, model.ErrNotFound, "only the transaction sees it")
 	require.NoError(t, session.AbortTransaction(t.Context()))
 	_, err = w.plans.Get(t.Context(), mine.ID)
-	require.ErrorIs(t, err, plan.ErrNotFound)
+	require.ErrorIs(t, err, model.ErrNotFound)
 	require.Equal(t, 1, w.drain(mstest.SkipTime()).Executions)
 }
 

@@ -10,17 +10,8 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/follow"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
-)
-
-// Errors of [Plans.Subscribe].
-var (
-	// ErrNoStream means that results cannot be followed now: the deployment has no change streams, or
-	// other subscriptions hold all seats (two for plans).
-	ErrNoStream = errors.New("no change stream")
-	// ErrMissed means that the server no longer has all results since Topic.After, or that it lost some.
-	// [Plans.Results] has them.
-	ErrMissed = errors.New("results were missed")
 )
 
 // errLeft ends a subscription whose caller has left the loop.
@@ -43,12 +34,14 @@ type Event struct {
 }
 
 // Subscribe returns the results of plans, as engines store them, until ctx ends: what each participant
-// of a step did, and steps that nobody serves ([repeat.StateNoWorker]). It returns each result that is
+// of a step did, and steps that nobody serves (NO_WORKER). It returns each result that is
 // stored after the loop has begun, or after Topic.After, at least once. After a broken connection it
 // resumes where it stopped.
 //
-// The loop ends after the first error: the cause of ctx, [ErrNoStream], [ErrMissed], or a refusal by the
-// database. Once the loop has begun, Subscribe waits while the database is unavailable.
+// The loop ends after the first error: the cause of ctx, a *[model.NoStreamError] if there
+// are no change streams or other subscriptions hold both seats, [model.ErrMissed] if results may be missing
+// ([Plans.Results] has them), or a refusal by the database. Once the loop has begun, Subscribe waits while
+// the database is unavailable.
 func (p *Plans) Subscribe(ctx context.Context, topic Topic) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		left := false // the caller has left the loop
@@ -95,9 +88,9 @@ func (p *Plans) subscribe(ctx context.Context, topic Topic, yield func(Event) bo
 	case errors.Is(err, errLeft):
 		return nil
 	case errors.Is(err, follow.ErrNoSeat), errors.Is(err, follow.ErrNoStreams):
-		return fmt.Errorf("%w: %w", ErrNoStream, err)
+		return &model.NoStreamError{Reason: err.Error(), Later: errors.Is(err, follow.ErrNoSeat)}
 	case store.EventsLost(err):
-		return fmt.Errorf("%w: %w", ErrMissed, err)
+		return fmt.Errorf("%w: %w", model.ErrMissed, err)
 	default:
 		return err
 	}

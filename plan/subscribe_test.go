@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
@@ -48,7 +49,7 @@ func TestResultsArePublishedAndASubscriptionResumes(t *testing.T) {
 	cancel()
 	require.Equal(t, "sales", first.Title)
 	require.Equal(t, first.Result.PlanID, first.Subtitle)
-	require.Equal(t, repeat.StateOK, first.Result.State)
+	require.Equal(t, stepplan.StateOK, first.Result.State)
 
 	w.fails = func(args repeat.Args[string], attempt int) error {
 		if args.Step == 2 {
@@ -66,7 +67,7 @@ func TestResultsArePublishedAndASubscriptionResumes(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "late", e.Subtitle)
 		require.Equal(t, []string{"r-late", "ann"}, []string{e.Result.RequestID, e.Result.Caller}, "which request it answers")
-		if e.Result.State == repeat.StateOK {
+		if e.Result.State == stepplan.StateOK {
 			steps = append(steps, e.Result.Step)
 		}
 		if len(steps) == 3 {
@@ -100,7 +101,7 @@ func TestASubscriptionEndsWithItsContextAndNamesAMissingSeat(t *testing.T) {
 		require.NoError(t, err)
 		require.NotNil(t, seat)
 	}
-	require.ErrorIs(t, onlyError(w.plans.Subscribe(t.Context(), plan.Topic{})), plan.ErrNoStream)
+	require.ErrorAs(t, onlyError(w.plans.Subscribe(t.Context(), plan.Topic{})), new(*model.NoStreamError))
 }
 
 // The seat is given back, and nothing waits for a server that will never take the token.
@@ -134,7 +135,7 @@ func TestASubscriptionHearsThatNobodyServesAStation(t *testing.T) {
 		w.sweep(2 * time.Minute)
 		select {
 		case e := <-events:
-			require.Equal(t, repeat.StateNoWorker, e.Result.State)
+			require.Equal(t, stepplan.StateNoWorker, e.Result.State)
 			require.Equal(t, e.Result.PlanID, e.Subtitle)
 			require.Equal(t, "no worker serves the station report", e.Result.ErrorInfo)
 			return

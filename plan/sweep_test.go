@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
@@ -32,7 +33,7 @@ func (w *world) finishes(id string, steps int, results ...string) {
 	over := w.get(id)
 	require.Equal(w.t, repeat.StatusFinish, over.Status)
 	require.EqualValues(w.t, steps, over.RealRepet)
-	require.Equal(w.t, repeat.StateOK, over.LastState)
+	require.Equal(w.t, stepplan.StateOK, over.LastState)
 	require.Equal(w.t, results, w.results(id))
 }
 
@@ -86,13 +87,13 @@ func TestAPlanSaysThatNobodyServesItsStationUntilAWorkerComes(t *testing.T) {
 	w.sweep(2 * time.Minute)
 	due := w.get(p.ID)
 	require.Equal(t, repeat.StatusRunning, due.Status)
-	require.Equal(t, repeat.StateNoWorker, due.LastState)
+	require.Equal(t, stepplan.StateNoWorker, due.LastState)
 	require.Equal(t, "no worker serves the station report", due.Reason)
 	require.Equal(t, []string{"1.0 NO_WORKER no worker serves the station report"}, w.results(p.ID))
 	w.drain(mstest.SkipTime()) // a worker comes
 	require.ElementsMatch(t, []string{"1.0 NO_WORKER no worker serves the station report", "1.0 OK report 1"}, w.results(p.ID))
 	over := w.get(p.ID)
-	require.Equal(t, repeat.StateOK, over.LastState)
+	require.Equal(t, stepplan.StateOK, over.LastState)
 	require.EqualValues(t, 1, over.RealRepet)
 	require.NotContains(t, over.Reason, "worker")
 }
@@ -104,7 +105,7 @@ func TestALateStepWaitsAsLongForAWorkerAsOthers(t *testing.T) {
 	w.sweep(30 * time.Second)
 	require.Empty(t, w.get(p.ID).LastState)
 	w.sweep(time.Minute)
-	require.Equal(t, repeat.StateNoWorker, w.get(p.ID).LastState)
+	require.Equal(t, stepplan.StateNoWorker, w.get(p.ID).LastState)
 
 	again := w.publish(every("again", 1))
 	pauses := time.Now().Add(10 * time.Minute) // as after many tries
@@ -162,7 +163,7 @@ func TestAStationIsNotServedByAWorkerThatTakesNoSuchTask(t *testing.T) {
 		w.served()
 		w.live(bson.D{but})
 		w.sweep(2 * time.Minute)
-		require.Equal(t, repeat.StateNoWorker, w.get(p.ID).LastState, but.Key)
+		require.Equal(t, stepplan.StateNoWorker, w.get(p.ID).LastState, but.Key)
 		if but.Key == "only" {
 			require.Equal(t, acme.Rev, w.get(acme.ID).Rev)
 		}

@@ -110,7 +110,7 @@ func TestADecisionAboutAPlanThatAnotherEngineWasFasterWithHasNoSpan(t *testing.T
 		after   *repeat.Plan
 		applied bool
 	}{{faster, true}, {after, false}} {
-		d.after.Decision = string(d.after.LastState)
+		d.after.Decision = d.after.LastState
 		applied, err := w.plans.Decide(t.Context(), before, d.after)
 		require.NoError(t, err)
 		require.Equal(t, d.applied, applied)

@@ -131,7 +131,7 @@ func (p *Producer) sendAllAgain(ctx context.Context, outs []*outgoing) {
 // is written after the task, and again when the command is repeated.
 func (p *Producer) tellRunning(ctx context.Context, t *model.Task, options bool) error {
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; w.Open() && (options || lifecycle.MustStop(t, w.WorkerID)) {
+		if w := &t.WorkerStates[i]; lifecycle.Open(w) && (options || lifecycle.MustStop(t, w.WorkerID)) {
 			return p.room.Signal(ctx, t)
 		}
 	}

@@ -128,7 +128,7 @@ func TestALifeThatWaitsForItsRetryIsKeptWhenANewOneBegins(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, lives, 2)
 	w := <-over
-	require.ErrorIs(t, w.err, ErrNotFound, "that life never ends, so nobody waits for it")
+	require.ErrorIs(t, w.err, model.ErrNotFound, "that life never ends, so nobody waits for it")
 	require.ErrorContains(t, w.err, "a new life began before that one ended")
 }
 

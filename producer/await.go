@@ -15,7 +15,7 @@ import (
 // result. If the task ended without success, which includes Pending, the error is a
 // *model.TaskError. Await also finds a life that has moved to the history. If the history no
 // longer has it, if a new life began before it ended, or if the transaction that began it was aborted, the error is
-// [ErrNotFound].
+// [model.ErrNotFound].
 //
 // Await also waits while the database is unavailable, but not if the database refuses to read. ctx limits the wait; [Producer.Close]
 // ends it with [ErrClosed]. All awaits of a process share one query.
@@ -127,7 +127,7 @@ func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err er
 				return over, err
 			}
 			if !t.Status.Ended() && !t.ArchivedAt.IsZero() { // it waited for its retry, and never will end
-				w.err = fmt.Errorf("%w: %s (generation %d): a new life began before that one ended", ErrNotFound, w.id, w.generation)
+				w.err = fmt.Errorf("%w: %s (generation %d): a new life began before that one ended", store.ErrNotFound, w.id, w.generation)
 				over = append(over, w)
 				continue
 			}

@@ -99,9 +99,9 @@ func TestAwaitFollowsItsLifeIntoTheHistory(t *testing.T) {
 func TestAwaitOfWhatDoesNotExistIsNotFound(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, Key("k"))
-	require.ErrorIs(t, (<-b.awaiting(Sent{ID: "-/mail/other"})).err, ErrNotFound)
-	require.ErrorIs(t, (<-b.awaiting(Sent{ID: s.ID, Generation: s.Generation - 1})).err, ErrNotFound)
-	require.ErrorIs(t, (<-b.awaiting(Sent{ID: s.ID, Generation: s.Generation + 1})).err, ErrNotFound, "of a transaction that was aborted")
+	require.ErrorIs(t, (<-b.awaiting(Sent{ID: "-/mail/other"})).err, model.ErrNotFound)
+	require.ErrorIs(t, (<-b.awaiting(Sent{ID: s.ID, Generation: s.Generation - 1})).err, model.ErrNotFound)
+	require.ErrorIs(t, (<-b.awaiting(Sent{ID: s.ID, Generation: s.Generation + 1})).err, model.ErrNotFound, "of a transaction that was aborted")
 }
 
 // The user may have lost a privilege, or the server refuses the read concern. Nobody waits for ever.

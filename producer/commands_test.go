@@ -105,7 +105,7 @@ func TestACommandOnWhatIsNotThereIsNotFoundOrInvalid(t *testing.T) {
 		"update":  func(ctx context.Context, id string) error { _, err := b.p.Update(ctx, id, Priority(1)); return err },
 		"get":     func(ctx context.Context, id string) error { _, err := b.p.Get(ctx, id); return err },
 	} {
-		require.ErrorIs(t, command(t.Context(), "-/mail/none"), ErrNotFound, name)
+		require.ErrorIs(t, command(t.Context(), "-/mail/none"), model.ErrNotFound, name)
 		require.ErrorIs(t, command(t.Context(), "none"), model.ErrInvalid, name)
 	}
 	_, err := b.p.Cancel(t.Context(), "-/mail/none", "\xff")

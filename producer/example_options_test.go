@@ -179,7 +179,7 @@ func ExampleOutsideTransaction() {
 	})
 	fmt.Println(err)
 	_, err = p.Get(ctx, inside.ID)
-	fmt.Println(errors.Is(err, producer.ErrNotFound), must(p.Get(ctx, outside.ID)).Status)
+	fmt.Println(errors.Is(err, model.ErrNotFound), must(p.Get(ctx, outside.ID)).Status)
 	// Output:
 	// rolled back
 	// true New
@@ -310,7 +310,7 @@ func ExampleIfRev() {
 	read := must(p.Get(ctx, sent.ID))
 	must(p.Update(ctx, sent.ID, producer.Priority(9), producer.IfRev(read.Rev)))
 	_, err := p.Update(ctx, sent.ID, producer.Priority(1), producer.IfRev(read.Rev))
-	fmt.Println(errors.Is(err, producer.ErrChanged))
+	fmt.Println(errors.Is(err, model.ErrChanged))
 	// Output: true
 }
 

@@ -78,7 +78,7 @@ func Example_transaction() {
 
 	fmt.Println(must(p.Get(ctx, model.TaskID("", Welcome.Name(), "ann"))).Status)
 	_, err := p.Get(ctx, model.TaskID("", Welcome.Name(), "bob"))
-	fmt.Println(errors.Is(err, producer.ErrNotFound))
+	fmt.Println(errors.Is(err, model.ErrNotFound))
 	// Output:
 	// <nil>
 	// bob has changed his mind

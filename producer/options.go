@@ -242,7 +242,7 @@ func OutsideTransaction() Option {
 }
 
 // IfRev has [Producer.Update] change the task only while its Rev is still the one that the caller
-// read. Otherwise the error is [ErrChanged], and nothing is changed. Every claim and every end of an
+// read. Otherwise the error is [model.ErrChanged], and nothing is changed. Every claim and every end of an
 // execution changes the Rev; pings, checkpoints, steps and progress do not. A send refuses this option.
 func IfRev(rev int64) Option {
 	return newOption("IfRev", func(s *settings) {

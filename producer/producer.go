@@ -3,7 +3,6 @@ package producer
 import (
 	"cmp"
 	"context"
-	"errors"
 
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -12,20 +11,12 @@ import (
 	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tracing"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 // ErrClosed is returned by sends and awaits after [Producer.Close].
 var ErrClosed = command.ErrClosed
-
-// ErrNotFound is returned (errors.Is) by commands on a task that does not exist.
-var ErrNotFound = store.ErrNotFound
-
-// ErrChanged is returned (errors.Is) by an Update with [IfRev] if the task has changed since the
-// caller read it.
-var ErrChanged = errors.New("the task was changed in the meantime")
 
 // maxGathered is how many single sends one insert holds at most, and how many more
 // wait for it before Send blocks.

@@ -201,7 +201,7 @@ func TestAPrefixKeepsProducersApart(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, s.Created)
 	_, err = a.p.Get(t.Context(), s.ID)
-	require.ErrorIs(t, err, ErrNotFound)
+	require.ErrorIs(t, err, model.ErrNotFound)
 	require.True(t, a.send(mail{}, Key("k")).Created)
 }
 

@@ -26,7 +26,7 @@ type EventFilter struct {
 	// After resumes after the event with this token, see model.TaskEvent, or at the position
 	// that [Subscription.Token] returned; "" starts now. The other fields may differ from the
 	// earlier filter. The server keeps events only for some time, hours or days. If it no
-	// longer has all events since the token, the error is a *[MissedError].
+	// longer has all events since the token, the error is [model.ErrMissed].
 	After string
 }
 
@@ -76,7 +76,7 @@ func (f *EventFilter) validate() error {
 // periodicNoopIntervalSecs). A slow reader delays only itself, and misses events only if it is
 // hours behind.
 //
-// If no seat is free, or the deployment has no change streams, the error is a *[NoStreamError].
+// If no seat is free, or the deployment has no change streams, the error is a *[model.NoStreamError].
 // A bad filter or token is a *model.InvalidError.
 //
 // Close the subscription after use; [Producer.Close] also closes it. ctx applies only to the
@@ -104,7 +104,7 @@ func (p *Producer) subscribe(ctx context.Context, filter EventFilter) (*Subscrip
 	case err != nil:
 		return nil, err
 	case !topology.Subscriptions():
-		return nil, &NoStreamError{Reason: "this is a standalone server; make it a replica set (one member is enough)"}
+		return nil, noStream("this is a standalone server; make it a replica set (one member is enough)", false)
 	}
 	s := &Subscription{
 		store: p.room.Store, holder: "events/" + rand.Text(), renewal: p.subscriptions.renewal,
@@ -133,7 +133,7 @@ func (s *Subscription) open(ctx context.Context, token string) (stream *store.Ev
 		return nil, err
 	}
 	if s.seat == nil {
-		return nil, &NoStreamError{Reason: "other subscriptions hold all seats for these types or for all types together", Later: true}
+		return nil, noStream("other subscriptions hold all seats for these types or for all types together", true)
 	}
 	if stream, err = s.store.Events(ctx, s.filter, token); err == nil {
 		s.seen(stream.Token())
@@ -143,7 +143,7 @@ func (s *Subscription) open(ctx context.Context, token string) (stream *store.Ev
 	defer cancel()
 	err = errors.Join(err, s.store.Seats.Release(call, s.seat, s.holder))
 	if store.EventsLost(err) {
-		return nil, &MissedError{Token: token, Err: err}
+		return nil, missed(err)
 	}
 	return nil, store.TokenRefused(token, err)
 }

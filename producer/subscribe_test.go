@@ -172,7 +172,7 @@ func TestSubscriptionsAreFewAndGiveTheirSeatsBack(t *testing.T) {
 	first := b.subscribe(one)
 	b.subscribe(EventFilter{Types: []string{"b", "a", "b"}})
 	_, err := b.p.Subscribe(t.Context(), one)
-	var none *NoStreamError
+	var none *model.NoStreamError
 	require.ErrorAs(t, err, &none)
 	require.True(t, none.Later)
 	require.ErrorContains(t, err, "Await works without one")
@@ -223,7 +223,7 @@ func TestASeatIsKeptWhileTheSubscriptionIsOpen(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), eventPatience)
 	defer cancel()
 	_, err = s.Next(ctx)
-	var none *NoStreamError
+	var none *model.NoStreamError
 	require.ErrorAs(t, err, &none)
 	require.ErrorContains(t, err, "seat lapsed")
 }

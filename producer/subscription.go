@@ -48,8 +48,8 @@ type Subscription struct {
 }
 
 // Next waits for the next event, also while the database is unavailable. Any error except that
-// of ctx ends the subscription, and later calls return it again: *[MissedError],
-// *[NoStreamError] if the subscription lost its seat during an outage, [ErrClosed] after Close
+// of ctx ends the subscription, and later calls return it again: [model.ErrMissed],
+// *[model.NoStreamError] if the subscription lost its seat during an outage, [ErrClosed] after Close
 // of the subscription or the producer, or a refusal by the database.
 func (s *Subscription) Next(ctx context.Context) (model.TaskEvent, error) {
 	if ctx.Err() != nil {
@@ -147,11 +147,11 @@ func (s *Subscription) over(ctx context.Context, token string, err error) error 
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case store.EventsLost(err):
-		return &MissedError{Token: token, Err: err}
+		return missed(err)
 	case err != nil && !store.Unreachable(err):
 		return err
 	case token == "":
-		return &MissedError{Err: errNoPlace} // to begin again now would miss events silently
+		return missed(errNoPlace) // to begin again now would miss events silently
 	default:
 		return nil
 	}
@@ -220,35 +220,19 @@ func (s *Subscription) keepSeat(ctx context.Context) {
 	}
 }
 
-var errSeatLost = &NoStreamError{Reason: "its seat lapsed while the database was unavailable, and other subscriptions hold all seats now", Later: true}
+var errSeatLost = noStream("its seat lapsed while the database was unavailable, and other subscriptions hold all seats now", true)
+
+// noStream is the error of a subscription that cannot begin, or go on.
+func noStream(reason string, later bool) error {
+	return fmt.Errorf("%w; Await works without one, it polls", &model.NoStreamError{Reason: reason, Later: later})
+}
+
+// missed is the error of a subscription that has lost its place; err is the server's.
+func missed(err error) error {
+	return fmt.Errorf("%w, the server no longer has all that happened: %w", model.ErrMissed, err)
+}
 
 // errUnsubscribed is the [ErrClosed] of a subscription that was closed itself.
 var errUnsubscribed = fmt.Errorf("the subscription or %w", ErrClosed)
 
 var errNoPlace = errors.New("the change stream returned no resume token")
-
-// NoStreamError reports that change streams are not available: on a standalone server, or while
-// other subscriptions hold all seats. [Producer.AwaitTask] still works, because it polls.
-type NoStreamError struct {
-	Reason string
-	Later  bool // other subscriptions hold all seats; a later attempt may succeed
-}
-
-func (e *NoStreamError) Error() string {
-	return "change streams are not available: " + e.Reason + "; Await works without one, it polls"
-}
-
-// MissedError reports that events were missed: the server no longer has the events after the
-// position where the stream was interrupted. To recover, read the tasks and subscribe again
-// without a token.
-type MissedError struct {
-	Token string // the position up to which all events were returned
-	Err   error  // the server's error
-}
-
-func (e *MissedError) Error() string {
-	return "events were missed, the server no longer has all that happened: " + e.Err.Error()
-}
-
-// Unwrap returns the server's error.
-func (e *MissedError) Unwrap() error { return e.Err }

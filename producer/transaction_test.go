@@ -40,7 +40,7 @@ func TestASendIsPartOfTheCallersTransaction(t *testing.T) {
 				return err
 			}
 			_, missing := b.p.Get(t.Context(), sent.ID)
-			require.ErrorIs(t, missing, ErrNotFound, "nobody sees it before the commit")
+			require.ErrorIs(t, missing, model.ErrNotFound, "nobody sees it before the commit")
 			return end
 		})
 		return sent, err
@@ -53,7 +53,7 @@ func TestASendIsPartOfTheCallersTransaction(t *testing.T) {
 	sent, err = sendIn("b", errRollBack)
 	require.ErrorIs(t, err, errRollBack)
 	_, err = b.p.Get(t.Context(), sent.ID)
-	require.ErrorIs(t, err, ErrNotFound)
+	require.ErrorIs(t, err, model.ErrNotFound)
 	n, err := users.CountDocuments(t.Context(), bson.D{})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)

@@ -31,7 +31,7 @@ func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*mode
 	rev := gather(Draft{}, opts).rev
 	t, err := p.room.Change(ctx, "updating", id, func(t *model.Task) (*model.Task, error) {
 		if rev != 0 && t.Rev != rev {
-			return nil, ErrChanged
+			return nil, fmt.Errorf("the task was %w", model.ErrChanged)
 		}
 		if input.OwnType(t.Type) {
 			return nil, &model.RefusedError{ID: t.ID, Status: t.Status, Reason: "it does the work of mscheduler itself"}

@@ -153,7 +153,7 @@ func TestAnUpdateOfATaskThatHasChangedSinceItWasReadIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7, after.Priority)
 	_, err = b.p.Update(t.Context(), s.ID, Priority(8), IfRev(read.Rev))
-	require.ErrorIs(t, err, ErrChanged)
+	require.ErrorIs(t, err, model.ErrChanged)
 	require.Equal(t, 7, b.get(s.ID).Priority)
 	for _, opts := range [][]Option{{IfRev(after.Rev)}, {Priority(1), IfRev(0)}} {
 		_, err = b.p.Update(t.Context(), s.ID, opts...)

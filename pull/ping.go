@@ -50,7 +50,7 @@ func (p *Puller) ping(ctx context.Context, h input.Handle) (Pinged, error) {
 		return Pinged{}, err
 	}
 	i, w := h.Execution(t)
-	if w == nil || !w.Open() {
+	if w == nil || !lifecycle.Open(w) {
 		return Pinged{}, model.ErrFenced
 	}
 	if w.Pulled {

@@ -23,7 +23,7 @@ const (
 // NodeStatus is the status of a node (seed 002, and SKIPPED).
 type NodeStatus string
 
-// The statuses of nodes. SUCCESS, ERROR and SKIPPED are final. A PENDING node ends by Resolve; if it
+// The statuses of nodes. SUCCESS, ERROR and SKIPPED are final: neither an engine nor Resolve changes them. A PENDING node ends by Resolve; if it
 // is PENDING because of an earlier node, it continues with that node.
 const (
 	NodeInit    NodeStatus = "INIT" // of a stream: appended, and not linked to the chain yet
@@ -35,9 +35,6 @@ const (
 	NodeError   NodeStatus = "ERROR"
 	NodeSkipped NodeStatus = "SKIPPED"
 )
-
-// Final reports whether the status is final: neither an engine nor Resolve changes it.
-func (s NodeStatus) Final() bool { return s == NodeSuccess || s == NodeError || s == NodeSkipped }
 
 // KindStream is the Kind of a stream, an endless chain of nodes (seed 002).
 const KindStream = "stream"

@@ -189,7 +189,7 @@ func (c *child) parts() (runs []func(context.Context) error, err error) {
 			OnEvent: func(e consumer.Event) {
 				switch e.Kind {
 				case workerevent.TakenOver, workerevent.Lapsed, workerevent.Fenced, workerevent.LeaseLost:
-					c.tell(report{Event: string(e.Kind), ID: e.TaskID})
+					c.tell(report{Event: e.Kind, ID: e.TaskID})
 				}
 			},
 		})

@@ -261,7 +261,7 @@ func (w *world) checkSuccess(t *model.Task) {
 	}
 	winner := w.ran[t.ID][i]
 	for _, x := range w.ran[t.ID] {
-		if x.token.Compare(winner.token) > 0 && x.Began.Before(winner.Ended) {
+		if x.token.String() > winner.token.String() && x.Began.Before(winner.Ended) {
 			w.violated("the result of %s is that of %s, which %s had taken over before it ended", t.ID, winner.p.name, x.p.name)
 		}
 	}

@@ -10,14 +10,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/admin"
-	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/bulk"
-	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/promises"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
-	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -121,7 +118,7 @@ func (w *world) allows(x *execution) {
 // refusedIsFine: a command that comes too late, or for what does not exist yet, is answered so.
 func refusedIsFine(err error) error {
 	var refused *model.RefusedError
-	if errors.As(err, &refused) || errors.Is(err, producer.ErrNotFound) {
+	if errors.As(err, &refused) || errors.Is(err, model.ErrNotFound) {
 		return nil
 	}
 	return err
@@ -402,8 +399,8 @@ func (w *world) lead() *process { return w.living()[0] }
 
 // refusedIsFineOf is refusedIsFine for flows and plans.
 func refusedIsFineOf(err error) error {
-	var refused *flowplan.RefusedError
-	if errors.As(err, &refused) || errors.Is(err, flow.ErrNotFound) || errors.Is(err, plan.ErrNotFound) || errors.Is(err, plan.ErrRefused) {
+	var refused *model.RefusedError
+	if errors.As(err, &refused) || errors.Is(err, model.ErrNotFound) {
 		return nil
 	}
 	return err

@@ -292,7 +292,7 @@ func (p *process) handle(ctx context.Context, e *consumer.Execution) (string, er
 		x.unsure = true // it may time out
 		p.w.ends(x, nil)
 		p.completesLater(x, e.Handle)
-		return "", consumer.ParkFor(parksFor)
+		return "", consumer.Park(e.Now().Add(parksFor))
 	}
 	p.w.ends(x, err)
 	return x.Name, err

@@ -58,7 +58,7 @@ func (h *targetHandler) handle(ctx context.Context, t *consumer.Task[json.RawMes
 	case err != nil:
 		return HTTPResult{}, err
 	case waits > 0:
-		return HTTPResult{}, consumer.ParkFor(waits)
+		return HTTPResult{}, consumer.Park(t.Now().Add(waits))
 	default:
 		return out, nil
 	}

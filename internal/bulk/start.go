@@ -161,12 +161,12 @@ type missingError struct{ id string }
 
 func (e *missingError) Error() string { return "no such job: " + e.id }
 
-func (e *missingError) Unwrap() error { return producer.ErrNotFound }
+func (e *missingError) Unwrap() error { return store.ErrNotFound }
 
 // known is the task of the job id, or why there is none.
 func known(t *model.Task, id string, err error) (*JobState, error) {
 	switch {
-	case errors.Is(err, producer.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return nil, &missingError{id}
 	case err != nil:
 		return nil, err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 func TestOfManyReasonsToLeaveTasksAloneTheLastAreCountedTogether(t *testing.T) {
@@ -20,7 +19,7 @@ func TestOfManyReasonsToLeaveTasksAloneTheLastAreCountedTogether(t *testing.T) {
 		c.skip(&model.RefusedError{Reason: fmt.Sprint("reason ", i)})
 	}
 	c.skip(&model.RefusedError{Reason: "reason 3"})
-	c.skip(producer.ErrNotFound)
+	c.skip(model.ErrNotFound)
 	require.EqualValues(t, 11, c.Skipped)
 	require.Equal(t, map[string]int64{otherReasons: 5, "reason 3": 2, "reason 0": 1, "reason 1": 1, "reason 2": 1, "reason 4": 1}, c.Reasons)
 }

@@ -9,7 +9,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	wire "github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
@@ -19,6 +18,9 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
+
+// taskHeader names the task whose end is delivered, percent-encoded. It is Delivery.Task of package callback.
+const taskHeader = "Webhook-Task"
 
 // defaultTimeout is how long a receiver has to answer, as with the best known senders.
 const defaultTimeout = 15 * time.Second
@@ -86,7 +88,7 @@ func (d *Deliverer) Deliver(ctx context.Context, args lifecycle.DeliveryArgs) (h
 		return httpcall.Answer{}, err
 	}
 	return d.call(ctx, target, security, message{
-		id: lifecycle.DeliveryKey(life.ID, life.Generation), body: lifecycle.CallbackBody(life, extOf(life)), header: http.Header{wire.TaskHeader: {httpcall.Escape(life.ID)}},
+		id: lifecycle.DeliveryKey(life.ID, life.Generation), body: lifecycle.CallbackBody(life, extOf(life)), header: http.Header{taskHeader: {httpcall.Escape(life.ID)}},
 	})
 }
 

@@ -251,9 +251,10 @@ func TestOnlyReceiversOnTheListAreCalled(t *testing.T) {
 
 func TestASignatureIsByTheKeysOfNow(t *testing.T) {
 	b := newBench(t)
+	var got *wire.Delivery
 	var verified error
 	fresh := wire.Key{AccessKey: "fresh", Secret: "new"}
-	url := receiver(t, func(_ http.ResponseWriter, r *http.Request) { _, verified = wire.Verify(r, fresh) })
+	url := receiver(t, func(_ http.ResponseWriter, r *http.Request) { got, verified = wire.Verify(r, fresh) })
 	task := b.ended("k", nil, lifecycle.Outcome{})
 	said := hook(url)
 	said.Security = &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []wire.Key{{AccessKey: "fresh", Secret: "new"}, {AccessKey: "old", Secret: "old"}}}
@@ -263,6 +264,7 @@ func TestASignatureIsByTheKeysOfNow(t *testing.T) {
 	_, err = b.deliver(t.Context(), task)
 	require.NoError(t, err)
 	require.NoError(t, verified)
+	require.Equal(t, "-/order/k", got.Task)
 
 	box := b.secrets
 	b.secrets = nil

@@ -149,7 +149,7 @@ func TestALapsedTaskIsTakenOverWhereThatIsAllowedAndElseLeft(t *testing.T) {
 	require.Equal(t, "owner", Previous(w))
 	require.Equal(t, owned.Rev+1, w.After.Rev, "one write")
 	_, state := lifecycle.ExecutionOf(w.After, "e")
-	require.True(t, state.Open())
+	require.True(t, lifecycle.Open(state))
 	w, taken, ok = lapsed(owned, by, false, *eff, over, 0)
 	require.True(t, ok && !taken)
 	require.Equal(t, "o", w.Lapsed)

@@ -41,7 +41,7 @@ func lapsed(t *model.Task, by lifecycle.Claimant, may bool, eff lifecycle.Effect
 func endedBy(before, after *model.Task) string {
 	for i := range before.WorkerStates {
 		w := &before.WorkerStates[i]
-		if _, a := lifecycle.ExecutionOf(after, w.ExecID); w.Open() && a != nil && !a.Open() {
+		if _, a := lifecycle.ExecutionOf(after, w.ExecID); lifecycle.Open(w) && a != nil && !lifecycle.Open(a) {
 			return w.ExecID
 		}
 	}

@@ -105,7 +105,7 @@ func (c *Claimer) TakeOver(ctx context.Context, l *Lapses, execID string) (out O
 			continue
 		case written[i].Applied && current[w.After.ID] != nil:
 			w.After = current[w.After.ID]
-			if _, st := lifecycle.ExecutionOf(w.After, execID); st != nil && st.Open() {
+			if _, st := lifecycle.ExecutionOf(w.After, execID); st != nil && lifecycle.Open(st) {
 				out.Won = append(out.Won, w)
 				continue
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -137,7 +138,7 @@ func (f *flowsCommand) printFlows(ctx context.Context, c *connection, flows []*g
 		views[i] = v
 		ended := 0
 		for status, n := range v.Counts {
-			if status.Final() {
+			if flowplan.Final(status) {
 				ended += n
 			}
 		}

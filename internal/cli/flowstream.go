@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
@@ -276,7 +275,7 @@ func (f *flowsCommand) open() *cobra.Command {
 
 // noStream is the error of a stream, which the engine of flows would call a flow.
 func noStream(id string, err error) error {
-	if errors.Is(err, flow.ErrNotFound) {
+	if errors.Is(err, store.ErrNoFlow) {
 		return coded(ExitNotFound, "no such stream: %s", id)
 	}
 	return err

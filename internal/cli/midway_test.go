@@ -106,7 +106,7 @@ func TestRunsAreCancelledAlsoBehindOneThatIsUnknown(t *testing.T) {
 	s.ok("periodic", "list", "-o", "json").json(&rules)
 	second, third, unknown := rules.Rules[0].ID+"!r2", rules.Rules[0].ID+"!r3", rules.Rules[0].ID+"!r9"
 	var out struct{ Runs []string }
-	s.fails(ExitRefused, []string{"mscheduler: run " + unknown + " neither runs nor waits"}, "periodic", "cancel", second, unknown, third, "-o", "json").json(&out)
+	s.fails(ExitRefused, []string{"mscheduler: " + unknown + ": the run neither runs nor waits"}, "periodic", "cancel", second, unknown, third, "-o", "json").json(&out)
 	require.Equal(t, []string{second, third}, out.Runs)
 	require.Len(t, s.runsOf("n", "--status", "CANCELED").Runs, 2)
 

@@ -72,9 +72,9 @@ func ruleForm(r *schedule.Rule) *form.Rule {
 // stateText says whether the rule fires, in a word, and why it does not.
 func stateText(r *schedule.Rule) string {
 	switch {
-	case r.Status == schedule.StatusOnline:
+	case r.Status == tickplan.StatusOnline:
 		return "enabled"
-	case r.Status == schedule.StatusNew:
+	case r.Status == tickplan.StatusNew:
 		return "never enabled"
 	case tickplan.Rests(r):
 		return human.OneLine("over: "+r.PauseNote, 40)
@@ -145,7 +145,7 @@ func (r *rulesCommand) showRule(ctx context.Context, d *connection, rule *schedu
 		state += ", since " + human.When(rule.PausedAt, d.at)
 	}
 	f.add("state", state)
-	if rule.Status == schedule.StatusOnline {
+	if rule.Status == tickplan.StatusOnline {
 		next, err := tickplan.Preview(rule, rule.NextFireAt.Add(-time.Second), nextShown)
 		if err != nil {
 			return err
@@ -172,7 +172,7 @@ func (r *rulesCommand) showRule(ctx context.Context, d *connection, rule *schedu
 	if err := r.print(f.String()); err != nil {
 		return err
 	}
-	if rule.Status != schedule.StatusOnline {
+	if rule.Status != tickplan.StatusOnline {
 		return nil
 	}
 	return r.sayIdle(ctx, d)

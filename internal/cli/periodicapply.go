@@ -13,7 +13,9 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/rulechange"
 	"github.com/mscheduler/mscheduler/internal/secret"
-	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -131,7 +133,7 @@ func (*applyingRules) thing(f *form.Rule) audit.Thing {
 	return audit.Thing{Kind: audit.Rule, ID: input.RuleName(f.Tenant, f.Name)}
 }
 func (*applyingRules) wanted(f *form.Rule) int64 { return f.Version }
-func (*applyingRules) changed() error            { return periodic.ErrChanged }
+func (*applyingRules) changed() error            { return fmt.Errorf("the rule was %w", model.ErrChanged) }
 
 func (*applyingRules) check(f *form.Rule) error {
 	_, err := rulechange.Spec(f)
@@ -140,7 +142,7 @@ func (*applyingRules) check(f *form.Rule) error {
 
 func (a *applyingRules) load(ctx context.Context, f *form.Rule) (*schedule.Rule, int64, error) {
 	r, err := a.rules.Named(ctx, f.Tenant, f.Name)
-	if errors.Is(err, periodic.ErrNotFound) {
+	if errors.Is(err, store.ErrNoRule) {
 		return nil, 0, nil
 	}
 	if err != nil {
@@ -170,8 +172,8 @@ func (a *applyingRules) write(ctx context.Context, c *ruleChange) (*schedule.Rul
 		return nil, err
 	}
 	rule, err := e.Write(ctx, a.rules)
-	if errors.Is(err, periodic.ErrExists) && c.stored == nil { // since it was looked for
-		err = fmt.Errorf("%w: %w", periodic.ErrChanged, err)
+	if errors.Is(err, store.ErrRuleExists) && c.stored == nil { // since it was looked for
+		err = fmt.Errorf("the rule was %w: %w", model.ErrChanged, err)
 	}
 	return rule, err
 }
@@ -191,7 +193,7 @@ func (a *applyingRules) show(ctx context.Context, c *ruleChange, after *schedule
 		line = fmt.Sprintf(" (version %d)", after.Version)
 		switch {
 		case a.dry:
-		case after.Status == schedule.StatusNew && o.Result != "unchanged":
+		case after.Status == tickplan.StatusNew && o.Result != "unchanged":
 			line += "; disabled; to let it fire: mscheduler periodic enable " + ruleArgs(after.Tenant, after.Name)
 		case v.Next != "":
 			line += ", next " + nextText(after, a.at)

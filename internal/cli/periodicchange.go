@@ -53,12 +53,12 @@ func (r *rulesCommand) each(ctx context.Context, c *connection, names []string, 
 
 // ruleView is a changed rule as JSON.
 type ruleView struct {
-	ID      string          `json:"id"`
-	Name    string          `json:"name"`
-	Tenant  string          `json:"tenant,omitempty"`
-	Status  schedule.Status `json:"status"`
-	Version int64           `json:"version"`
-	Next    string          `json:"next_fire_at,omitempty"`
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Tenant  string `json:"tenant,omitempty"`
+	Status  string `json:"status"`
+	Version int64  `json:"version"`
+	Next    string `json:"next_fire_at,omitempty"`
 }
 
 func viewOf(r *schedule.Rule) ruleView {
@@ -105,7 +105,7 @@ func (r *rulesCommand) delete() *cobra.Command {
 		Use: "delete RULE", Short: "Delete a rule", Args: one("the name of a rule"),
 		Long: "Delete a rule. It never fires again. Waiting runs are cancelled, and running ones continue. Its\nname becomes free. Its records stay until their retention ends; find them by the rule's id.",
 		RunE: r.onRule(func(ctx context.Context, c *connection, rule *schedule.Rule) error {
-			if n := len(rule.Queued); rule.Status == schedule.StatusOnline || n > 0 {
+			if n := len(rule.Queued); rule.Status == tickplan.StatusOnline || n > 0 {
 				question := fmt.Sprintf("Delete rule %s? It is enabled.", ruleName(rule))
 				if n > 0 {
 					question = fmt.Sprintf("Delete rule %s? %s.", ruleName(rule), human.Plural(n, "run waits", "runs wait"))

@@ -92,8 +92,8 @@ func forecastTable(v *rulechange.Forecast) *table {
 	for _, status := range []schedule.RunStatus{schedule.RunFailed, schedule.RunTimeout, schedule.RunFailedTimeout, schedule.RunCanceled} {
 		count("  end "+string(status), false, func(s *rulechange.ForecastSum) int { return s.Ended[status] })
 	}
-	for _, reason := range []schedule.SkipReason{tickplan.SkipOverlap, tickplan.SkipFailure, tickplan.SkipConcurrency, tickplan.SkipCapacity, tickplan.SkipMissed} {
-		count("are skipped, "+string(reason), false, func(s *rulechange.ForecastSum) int { return s.Skipped[reason] })
+	for _, reason := range []string{tickplan.SkipOverlap, tickplan.SkipFailure, tickplan.SkipConcurrency, tickplan.SkipCapacity, tickplan.SkipMissed} {
+		count("are skipped, "+reason, false, func(s *rulechange.ForecastSum) int { return s.Skipped[reason] })
 	}
 	return t
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/rulespec"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/internal/view"
-	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -38,7 +38,7 @@ func (r *rulesCommand) preview() *cobra.Command {
 					return err
 				}
 				if rule, err = r.find(cmd.Context(), c, args[0]); err != nil {
-					if errors.Is(err, periodic.ErrNotFound) && strings.Contains(args[0], " ") {
+					if errors.Is(err, store.ErrNoRule) && strings.Contains(args[0], " ") {
 						err = fmt.Errorf("%w; for a cron expression: periodic preview --cron %q", err, args[0])
 					}
 					return err

@@ -203,7 +203,7 @@ func whyText(r *schedule.Run, rule *schedule.Rule) string {
 }
 
 // skipText says a reason as a sentence.
-func skipText(reason schedule.SkipReason) string {
+func skipText(reason string) string {
 	switch reason {
 	case tickplan.SkipOverlap:
 		return "overlap: an earlier run had not ended"
@@ -220,6 +220,6 @@ func skipText(reason schedule.SkipReason) string {
 	case tickplan.SkipPaused:
 		return "paused: the rule was disabled"
 	default: // of a later release
-		return string(reason)
+		return reason
 	}
 }

@@ -92,7 +92,7 @@ func (p *plansCommand) printPlan(ctx context.Context, c *connection, doc *repeat
 	if err != nil {
 		return err
 	}
-	if err := p.result(view, planLine(doc, c.at)+"\n"); err != nil || doc.Status.Over() && !doc.EndedAt.IsZero() {
+	if err := p.result(view, planLine(doc, c.at)+"\n"); err != nil || stepplan.Over(doc.Status) && !doc.EndedAt.IsZero() {
 		return err
 	}
 	return p.sayIdle(ctx, c)

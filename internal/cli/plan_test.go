@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/plan"
@@ -183,7 +184,7 @@ func TestAPlanThatNobodyServesSaysSo(t *testing.T) {
 	require.NotContains(t, s.ok("plan", "show", "now").stdout, "NO_WORKER")
 	// What an engine notes when the step has been due for long.
 	noted, err := database(t, s).Collection("plans").UpdateByID(t.Context(), "-/now", bson.D{{Key: "$set", Value: bson.D{
-		{Key: "last_state", Value: repeat.StateNoWorker}, {Key: "reason", Value: "no worker serves the station report"},
+		{Key: "last_state", Value: stepplan.StateNoWorker}, {Key: "reason", Value: "no worker serves the station report"},
 	}}})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, noted.MatchedCount)

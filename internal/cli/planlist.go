@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/plan"
@@ -51,10 +52,10 @@ func (p *plansCommand) list() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if f.Status = found[0]; f.Over && !f.Status.Over() {
+				if f.Status = found[0]; f.Over && !stepplan.Over(f.Status) {
 					return usage("--over lists plans that are over; %s is none of them", f.Status)
 				}
-				f.Over = f.Status.Over()
+				f.Over = stepplan.Over(f.Status)
 			}
 			for _, name := range []struct{ flag, value string }{{"tenant", f.Tenant}, {"station", f.Station}} {
 				if cmd.Flags().Changed(name.flag) {
@@ -164,7 +165,7 @@ func (p *plansCommand) printPlans(ctx context.Context, c *connection, plans []*r
 		if doc.Step > 0 && doc.Status == repeat.StatusRunning && !doc.Done {
 			step, due = fmt.Sprint(doc.Step), human.Relative(doc.PlanTime, c.at)
 		}
-		t.add(human.PlanID(doc.ID), doc.Station, repeats(doc), string(doc.Status), step, due, string(doc.LastState), fmt.Sprint(doc.RealRepet),
+		t.add(human.PlanID(doc.ID), doc.Station, repeats(doc), string(doc.Status), step, due, doc.LastState, fmt.Sprint(doc.RealRepet),
 			human.Relative(doc.UpdatedAt, c.at), human.OneLine(doc.Reason, 80))
 		runs = runs || doc.Status == repeat.StatusRunning
 	}

@@ -164,7 +164,7 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 					return err
 				}
 			}
-			if doc.Status.Over() {
+			if stepplan.Over(doc.Status) {
 				continue
 			}
 			if runs = true; doc.Created && first[doc.Station] == "" && len(first) < maxTypesChecked {

@@ -42,7 +42,7 @@ func (p *plansCommand) show() *cobra.Command {
 				}
 				return p.printJSON(view)
 			}
-			if err := p.print(planFields(doc, c.at)); err != nil || doc.Status.Over() {
+			if err := p.print(planFields(doc, c.at)); err != nil || stepplan.Over(doc.Status) {
 				return err
 			}
 			served, err := c.served(ctx, doc.Station, stepplan.TaskID(doc, doc.Step))
@@ -77,7 +77,7 @@ func planFields(doc *repeat.Plan, now time.Time) string {
 	}
 	out.add("status", string(doc.Status))
 	out.add("why", doc.Reason)
-	if doc.Step > 0 && !doc.Status.Over() && !doc.Done {
+	if doc.Step > 0 && !stepplan.Over(doc.Status) && !doc.Done {
 		out.add("step", fmt.Sprint(doc.Step))
 		out.add("due", human.When(doc.PlanTime, now))
 		if doc.Try > 0 {
@@ -85,7 +85,7 @@ func planFields(doc *repeat.Plan, now time.Time) string {
 		}
 		out.add("task", human.TaskID(stepplan.TaskID(doc, doc.Step)))
 	}
-	out.add("last state", string(doc.LastState))
+	out.add("last state", doc.LastState)
 	out.add("last end", human.When(doc.ExecTime, now))
 	out.add("succeeded", human.Plural(doc.RealRepet, "step", "steps"))
 	if doc.Skipped > 0 {
@@ -155,7 +155,7 @@ func (p *plansCommand) printResults(results []*repeat.Result, next string, now t
 		if r.Result.Type != 0 {
 			result = cmp.Or(result, string(codec.ValueJSON(r.Result)))
 		}
-		t.add(fmt.Sprint(r.Step), fmt.Sprint(r.Try), human.Stamp(r.PlanTime), human.Relative(r.At, now), r.Worker, string(r.State), human.OneLine(result, 100))
+		t.add(fmt.Sprint(r.Step), fmt.Sprint(r.Try), human.Stamp(r.PlanTime), human.Relative(r.At, now), r.Worker, r.State, human.OneLine(result, 100))
 	}
 	out := map[string]any{"results": views}
 	if next != "" {

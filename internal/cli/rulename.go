@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -40,17 +40,17 @@ func tenantFlag(tenant string) string {
 // find reads a living rule by its name, by tenant/name, as it is printed, or by its id.
 func (r *rulesCommand) find(ctx context.Context, d *connection, name string) (*schedule.Rule, error) {
 	rule, err := d.rules.Named(ctx, r.tenant, name)
-	if tenant, rest, ok := strings.Cut(name, "/"); ok && (err == nil || errors.Is(err, periodic.ErrNotFound)) && (r.tenant == "" || r.tenant == tenant) {
+	if tenant, rest, ok := strings.Cut(name, "/"); ok && (err == nil || errors.Is(err, store.ErrNoRule)) && (r.tenant == "" || r.tenant == tenant) {
 		other, otherErr := d.rules.Named(ctx, tenant, rest)
 		switch {
 		case err == nil && otherErr == nil && rule.ID != other.ID:
 			return nil, usage("%s names two rules: %s, and %s of the tenant %s; use the rule's id", name, rule.ID, other.ID, tenant)
-		case err != nil && !errors.Is(otherErr, periodic.ErrNotFound):
+		case err != nil && !errors.Is(otherErr, store.ErrNoRule):
 			return other, otherErr
 		}
 	}
-	if errors.Is(err, periodic.ErrNotFound) {
-		if byID, idErr := d.rules.Get(ctx, name); !errors.Is(idErr, periodic.ErrNotFound) {
+	if errors.Is(err, store.ErrNoRule) {
+		if byID, idErr := d.rules.Get(ctx, name); !errors.Is(idErr, store.ErrNoRule) {
 			return byID, idErr
 		}
 		if r.tenant == "" {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/server"
 )
 
@@ -184,7 +184,7 @@ func (a *app) saysWhere(f *serveFlags, addr net.Addr) {
 		}
 		a.say("the API is at %s/api/v1; its description: /api/v1/openapi.json", at)
 	case !f.noCallbacks:
-		a.say("completions are accepted at %s%s{token}", at, periodic.CompletionPath)
+		a.say("completions are accepted at %s%s{token}", at, httptarget.CompletionPath)
 	default:
 		a.say("health is at %s/livez and /readyz", at)
 	}

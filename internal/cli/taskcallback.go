@@ -14,7 +14,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 func (a *app) taskRedeliver() *cobra.Command {
@@ -23,7 +22,7 @@ func (a *app) taskRedeliver() *cobra.Command {
 		long: "Deliver the callbacks of ended tasks again: those that no receiver accepted, and those that a\nreceiver has lost. A filter selects Completed tasks unless --status names others. A receiver sees\nthe same id again, so it can ignore duplicates. A delivery that waits for its retry is due at once.\n\nThe command prints the delivery tasks. ID@GENERATION names one life of a task, as in `task history`.",
 		apply: func(ctx context.Context, c *connection, id, _ string) (*model.Task, error) {
 			s, err := c.admin.Redeliver(ctx, id, 0)
-			if life, generation := lifeOf(id); generation != 0 && errors.Is(err, producer.ErrNotFound) {
+			if life, generation := lifeOf(id); generation != 0 && errors.Is(err, store.ErrNotFound) {
 				s, err = c.admin.Redeliver(ctx, life, generation)
 			}
 			t := &model.Task{ID: s.ID, Status: s.Status, Generation: s.Generation}

@@ -272,9 +272,9 @@ func whatOf(t *model.Task, now time.Time) string {
 		return human.OneLine(fmt.Sprintf("retry %s: %s", human.Relative(t.DueAt, now), t.ErrorInfo), width)
 	case t.Status == model.StatusExecuting:
 		for i := range t.WorkerStates {
-			if w := &t.WorkerStates[i]; w.Open() && lifecycle.Lapsed(w, now) {
+			if w := &t.WorkerStates[i]; lifecycle.Open(w) && lifecycle.Lapsed(w, now) {
 				return human.OneLine("lease lapsed "+human.Relative(w.PingExpireTime, now)+" on "+w.WorkerID, width)
-			} else if w.Open() {
+			} else if lifecycle.Open(w) {
 				return human.OneLine("on "+w.WorkerID+" since "+human.Rough(now.Sub(w.ClaimedAt)), width)
 			}
 		}

@@ -74,7 +74,7 @@ func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time, tol
 	f.add("due", human.When(t.DueAt, now))
 	f.add("lease until", human.When(t.LapseAt, now))
 	f.add("finished", human.When(t.FinishedAt, now))
-	if took := t.ExecTime(); took > 0 {
+	if took := lifecycle.ExecTime(t); took > 0 {
 		f.add("took", human.Rough(took)+", by the last execution to end")
 	}
 	f.add("kept until", human.When(t.ArchiveAt, now))

@@ -79,12 +79,11 @@ func (a *app) watched(interrupted bool, s *producer.Subscription, err error) err
 }
 
 func watchError(err error) error {
-	var none *producer.NoStreamError
-	var missed *producer.MissedError
+	var none *model.NoStreamError
 	switch {
 	case errors.As(err, &none):
 		return coded(ExitRefused, "change streams are not available: %s; `mscheduler task wait` polls and works without them", none.Reason)
-	case errors.As(err, &missed):
+	case errors.Is(err, model.ErrMissed):
 		return coded(ExitFailed, "%w; without --after the command starts from now", err)
 	default:
 		return err
@@ -107,7 +106,7 @@ func eventLine(e *model.TaskEvent) string {
 		add(fmt.Sprintf("%g %%", e.Progress.Percent))
 		add(e.Progress.Message)
 	}
-	add(string(e.FailKind))
+	add(e.FailKind)
 	add(e.Reason)
 	return line
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -98,7 +99,7 @@ func (*applyingTypes) thing(t *form.Type) audit.Thing {
 	return audit.Thing{Kind: audit.Type, ID: t.Code}
 }
 func (*applyingTypes) wanted(t *form.Type) int64 { return t.Version }
-func (*applyingTypes) changed() error            { return admin.ErrTypeChanged }
+func (*applyingTypes) changed() error            { return store.ErrTypeChanged }
 
 func (r *applyingTypes) check(f *form.Type) error {
 	t, err := f.Model()
@@ -115,9 +116,9 @@ func (r *applyingTypes) load(ctx context.Context, f *form.Type) (*model.TaskType
 	switch {
 	case err == nil:
 		return t, t.Version, nil
-	case errors.Is(err, admin.ErrNoType) && f.Version == 0:
+	case errors.Is(err, store.ErrNoType) && f.Version == 0:
 		return nil, 0, nil
-	case errors.Is(err, admin.ErrNoType):
+	case errors.Is(err, store.ErrNoType):
 		return nil, 0, fmt.Errorf("%w; the file is for version %d of it", err, f.Version)
 	}
 	return nil, 0, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/periodic"
 )
 
@@ -32,7 +33,7 @@ func (w *workFlags) completionBase() (string, error) {
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil && a.Unmap().IsUnspecified() {
 		return "", usage("--completion-url is %q, an address that no target can call; want a name or address of this machine", w.completionURL)
 	}
-	return strings.TrimSuffix(w.completionURL, "/") + periodic.CompletionPath, nil
+	return strings.TrimSuffix(w.completionURL, "/") + httptarget.CompletionPath, nil
 }
 
 // listen listens on --completion-addr. If that is every address of the machine, targets need
@@ -68,7 +69,7 @@ func (a *app) takeCompletions(conn *connection, w *workFlags) (*completionTaker,
 		return nil, err
 	}
 	if base == "" {
-		base = "http://" + listener.Addr().String() + periodic.CompletionPath
+		base = "http://" + listener.Addr().String() + httptarget.CompletionPath
 	}
 	server := &http.Server{
 		Handler: periodic.CompletionHandler(conn.producer), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,

@@ -145,7 +145,7 @@ func (d *differ) outbox(before, after []model.OutboxEntry) {
 func (d *differ) steps(before, after *model.Task) {
 	switch {
 	case len(before.Steps) == len(after.Steps):
-	case slices.ContainsFunc(before.WorkerStates, func(w model.WorkerState) bool { return w.Open() }):
+	case slices.ContainsFunc(before.WorkerStates, func(w model.WorkerState) bool { return w.SuccessTime.IsZero() && w.FailTime.IsZero() }):
 		var gone []string
 		for i := range before.Steps {
 			w := before.Steps[i].WorkerID

@@ -133,7 +133,7 @@ type written struct {
 	updatedAt, finishedAt, wakeAt time.Time
 	failedAt, succeeded           time.Time
 	began                         *model.WorkerState // a new execution
-	failKind                      model.FailKind
+	failKind                      string
 	failReason, remark            string
 	parked, cancelling            bool
 	counted                       bool // an error or a lapse
@@ -212,7 +212,7 @@ func (w *written) readState(path string, f *field) {
 		w.succeeded = f.time()
 	case "fail_kind":
 		if w.failKind == "" { // the first, of several
-			w.failKind = model.FailKind(f.text())
+			w.failKind = f.text()
 		}
 	case "fail_reason":
 		if w.failReason == "" {

@@ -46,7 +46,7 @@ type Failure struct {
 	RetryAfter       time.Duration
 }
 
-func (f *Failure) kind() model.FailKind {
+func (f *Failure) kind() string {
 	switch {
 	case f.PlanError:
 		return failkind.PlanError
@@ -156,7 +156,7 @@ func (r *Room) repeatsPast(ctx context.Context, h input.Handle, out lifecycle.Ou
 // ending is the end of an execution.
 type ending struct {
 	typ    string
-	kind   model.FailKind
+	kind   string
 	took   time.Duration
 	pulled bool // and begun, by a worker that counts nothing itself
 }
@@ -165,7 +165,7 @@ type ending struct {
 // that took.
 func (r *Room) ended(e ending) {
 	m := r.Store.Measure.Types.Of(e.typ)
-	m.Ended.Of(cmp.Or(string(e.kind), measure.Success)).Add(1)
+	m.Ended.Of(cmp.Or(e.kind, measure.Success)).Add(1)
 	if e.pulled {
 		m.Ran.Observe(e.took)
 	}

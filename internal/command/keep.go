@@ -68,7 +68,7 @@ func (r *Room) keep(ctx context.Context, handle, doing string, save func(ctx con
 	}
 	if err == nil {
 		i, w := h.Execution(t)
-		if w == nil || !w.Open() {
+		if w == nil || !lifecycle.Open(w) {
 			err = model.ErrFenced
 		} else {
 			err = save(ctx, t, i)

@@ -67,7 +67,7 @@ func (r *report) executing() {
 func (r *report) holds() (lapsed int) {
 	for i := range r.Task.WorkerStates {
 		w := &r.Task.WorkerStates[i]
-		if !w.Open() {
+		if !lifecycle.Open(w) {
 			continue
 		}
 		state := "its lease runs until " + human.When(w.PingExpireTime, r.Now)
@@ -98,7 +98,7 @@ func (r *report) localRetries(w *model.WorkerState) string {
 
 func (r *report) current() *model.WorkerState {
 	for i := range r.Task.WorkerStates {
-		if w := &r.Task.WorkerStates[i]; w.Open() {
+		if w := &r.Task.WorkerStates[i]; lifecycle.Open(w) {
 			return w
 		}
 	}

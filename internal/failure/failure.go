@@ -5,18 +5,12 @@ package failure
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
-	"github.com/mscheduler/mscheduler/admin"
-	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/periodic"
-	"github.com/mscheduler/mscheduler/plan"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 // Kind is what a caller can do about a failure.
@@ -44,16 +38,12 @@ func Of(err error) Kind {
 	switch {
 	case err == nil:
 		return None
-	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun, flow.ErrNotFound, plan.ErrNotFound, store.ErrUnknownToken, store.ErrNoWorker):
+	case errors.Is(err, model.ErrNotFound):
 		return NotFound
-	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged, producer.ErrChanged):
+	case errors.Is(err, model.ErrChanged):
 		return Changed
-	case isAny(err, periodic.ErrExists, periodic.ErrNotRunning, flow.ErrClosed, plan.ErrRefused):
-		return Refused
 	case errors.Is(err, model.ErrInvalid):
 		return Invalid
-	case isAny(err, producer.ErrNotFound, store.ErrUnknownToken):
-		return NotFound
 	case errors.As(err, &fatal):
 		return Forbidden
 	case errors.As(err, &refused), errors.As(err, &otherKind), errors.As(err, &workerRefused), errors.Is(err, model.ErrFenced):
@@ -65,10 +55,6 @@ func Of(err error) Kind {
 	default:
 		return Other
 	}
-}
-
-func isAny(err error, targets ...error) bool {
-	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 // OfDatabase says whether the server answered with an error, or could not be asked.

@@ -109,7 +109,7 @@ func (e *End) decide(t *model.Task, now time.Time) (*model.Task, error) {
 // applied tells the execution that its end is stored. One that wanted to be parked has ended if it met a
 // request to cancel the task.
 func (e *End) applied(after *model.Task) {
-	if _, w := lifecycle.ExecutionOf(after, e.ExecID); !e.ParkUntil.IsZero() && w != nil && w.Open() {
+	if _, w := lifecycle.ExecutionOf(after, e.ExecID); !e.ParkUntil.IsZero() && w != nil && lifecycle.Open(w) {
 		e.Of.Parked()
 	} else {
 		e.Of.Ended(after)

@@ -116,7 +116,7 @@ func (l *live) edge(child, parent int, is graph.NodeStatus) graph.NodeStatus {
 func (l *live) most(parents []Parent, saved bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
 	n, ended := map[graph.NodeStatus]int{}, int32(0)
 	for _, p := range parents {
-		if n[p.Status]++; p.Status.Final() {
+		if n[p.Status]++; Final(p.Status) {
 			ended++
 		}
 	}
@@ -170,10 +170,10 @@ func (l *live) decide(do func(in *Inputs) (*graph.Flow, error)) {
 	}
 	for i := range after.States {
 		status := after.States[i].Status
-		require.False(l, after.States[i].Context.Type != 0 && (status == graph.NodeReady || !after.Closed && status.Final()), "node %d is %s, and its join has something saved", i, status)
+		require.False(l, after.States[i].Context.Type != 0 && (status == graph.NodeReady || !after.Closed && Final(status)), "node %d is %s, and its join has something saved", i, status)
 	}
 	for i, runs := range l.runs {
-		require.False(l, runs && after.States[i].Status.Final(), "the flow of node %d runs although nobody waits for it", i)
+		require.False(l, runs && Final(after.States[i].Status), "the flow of node %d runs although nobody waits for it", i)
 	}
 	for i := range after.States {
 		if Root(&after.States[i]) && !Root(&l.f.States[i]) {
@@ -228,7 +228,7 @@ func (l *live) close(was []graph.NodeStatus) {
 			l.said[i] = graph.NodeReady
 		case was[i] == graph.NodeReady:
 			l.said[i] = graph.NodeError
-		case !was[i].Final():
+		case !Final(was[i]):
 			l.said[i] = graph.NodeSkipped
 		}
 	}

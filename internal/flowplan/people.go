@@ -99,7 +99,7 @@ func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow,
 		return nil, &RefusedError{f.ID, f.Nodes[node].ID, "it has not run yet"}
 	case f.Kind == graph.KindStream && f.Closed:
 		return nil, &RefusedError{f.ID, f.Nodes[node].ID, "the stream is closed; open it before"}
-	case f.Kind == graph.KindStream && st.Final():
+	case f.Kind == graph.KindStream && Final(st):
 		return nil, &RefusedError{f.ID, f.Nodes[node].ID, fmt.Sprintf("it is %s; in a stream only PENDING can be retried", st)}
 	}
 	for i := range f.Nodes {

@@ -187,8 +187,8 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 		st.At, st.DueAt = s.now, time.Time{}
 	}
 	st.Status, st.Reason = status, reason
-	cut := s.Closed && status == graph.NodeSkipped           // it may go on, see cutOff
-	if status == graph.NodeReady || status.Final() && !cut { // its join is asked no more: a new life begins with the first value
+	cut := s.Closed && status == graph.NodeSkipped          // it may go on, see cutOff
+	if status == graph.NodeReady || Final(status) && !cut { // its join is asked no more: a new life begins with the first value
 		st.Context = bson.RawValue{}
 	}
 	if s.plan(i, ""); (news || hung) && Root(st) {

@@ -46,7 +46,7 @@ func Place(f *graph.Flow, p *graph.Planned) int { return p.Node - f.Trimmed }
 // open is how many nodes of a stream's window are not over.
 func open(f *graph.Flow) (n int) {
 	for i := range f.States {
-		if !f.States[i].Status.Final() {
+		if !Final(f.States[i].Status) {
 			n++
 		}
 	}
@@ -82,7 +82,7 @@ func link(f *graph.Flow, appended []*graph.Node, more bool, begin func(*graph.Fl
 	known := make(map[string]bool, len(f.Nodes))
 	leave := trimmable(f)
 	for i := range f.Nodes { // but those that are over: a key comes again when the record of its node is gone
-		known[f.Nodes[i].ID] = i >= leave && (len(f.Planned) > 0 || !f.States[i].Status.Final())
+		known[f.Nodes[i].ID] = i >= leave && (len(f.Planned) > 0 || !Final(f.States[i].Status))
 	}
 	room := Room(f)
 	var links []*graph.Node
@@ -147,7 +147,7 @@ func (s *step) trim() {
 
 // trimmable is how many nodes leave the window with the next link.
 func trimmable(f *graph.Flow) (n int) {
-	for n < len(f.Nodes)-1 && f.States[n].Status.Final() {
+	for n < len(f.Nodes)-1 && Final(f.States[n].Status) {
 		n++
 	}
 	for k := range f.Planned {
@@ -170,7 +170,7 @@ func Chain(f *graph.Flow) {
 
 // next lets a node of a stream run if it is its turn.
 func (s *step) next(i int) {
-	if s.Closed || i > 0 && !s.States[i-1].Status.Final() {
+	if s.Closed || i > 0 && !Final(s.States[i-1].Status) {
 		return
 	}
 	s.set(i, graph.NodeReady, "")
@@ -259,7 +259,7 @@ func explainWait(f *graph.Flow, node int) []string {
 // ExplainApart is [Explain] for a node that is not in the window of its stream. before is how many nodes
 // that are not linked either are before it.
 func ExplainApart(f *graph.Flow, n *graph.Node, before int) []string {
-	if n.Status.Final() {
+	if Final(n.Status) {
 		return []string{endedAs(n.Status, n.At, n.Reason)}
 	}
 	out := []string{fmt.Sprintf("It is appended and not linked to the chain yet. Nodes before it: %d.", before+open(f))}

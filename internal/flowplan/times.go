@@ -21,7 +21,7 @@ type Times struct {
 // parent before it started, or the start of its task's life if a person restarted it.
 func TimesOf(f *graph.Flow, i int, t *model.Task) (out Times) {
 	st := &f.States[i]
-	if st.Status.Final() {
+	if Final(st.Status) {
 		out.Ended = st.At
 	}
 	if st.Status == graph.NodeWait || st.Status == graph.NodeInit || st.Status == graph.NodeSkipped {

@@ -53,8 +53,13 @@ func RecordOf(f *graph.Flow, i int) *graph.Node {
 	if v.Prev != "" {
 		n.After = []string{v.Prev}
 	}
-	if st.Status.Final() {
+	if Final(st.Status) {
 		n.DeleteAt = st.At.Add(Retention)
 	}
 	return n
+}
+
+// Final says whether a status of a node is final: neither an engine nor a person that resolves changes it.
+func Final(s graph.NodeStatus) bool {
+	return s == graph.NodeSuccess || s == graph.NodeError || s == graph.NodeSkipped
 }

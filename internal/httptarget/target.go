@@ -18,6 +18,14 @@ import (
 // TaskType is the type of the tasks that call targets.
 const TaskType = "mscheduler.http"
 
+// CompletionPath is the path of completions; the token follows it.
+//
+// A request from an ASYNC target that ends its run is a completion; a callback is a request that
+// mscheduler sends. This path, the status WAITING_CALLBACK, the fields callback_timeout and
+// callback_method, the placeholder {{callback_url}} and the headers Mscheduler-Callback-* keep the
+// names of seed 003, which targets and stored rules use.
+const CompletionPath = "/api/v1/callbacks/"
+
 // Kept is the checkpoint of a task that calls a target: the record of its last call.
 type Kept struct {
 	Call *schedule.HTTPCall `json:"http_call"`

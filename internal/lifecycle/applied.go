@@ -23,7 +23,7 @@ func changeOptions(t *model.Task, o model.Options) {
 		case codec.SameClaimed(before, after):
 		case !open:
 			w.Options = nil
-		case w.Open() && w.Options == nil:
+		case Open(w) && w.Options == nil:
 			w.Options = before
 		}
 	}

@@ -152,7 +152,7 @@ func Claim(t *model.Task, by Claimant, eff Effective, now time.Time) (*model.Tas
 	c.Attempt = t.ErrorCount + t.LapseCount + 1
 	c.Applied = by.Applied
 	for i := range c.WorkerStates {
-		if w := &c.WorkerStates[i]; !w.Open() {
+		if w := &c.WorkerStates[i]; !Open(w) {
 			w.Options = nil // from now on the task's own hold
 		}
 	}

@@ -53,7 +53,7 @@ func requestCancel(t *model.Task, remark string, eff Effective, now time.Time) {
 	t.CancelRequestedAt = now
 	t.Remark = safetext.Clip(remark, input.MaxTextBytes)
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; w.Open() && w.Parked {
+		if w := &t.WorkerStates[i]; Open(w) && w.Parked {
 			fail(t, w, Failed(failkind.Cancelled, "cancelled"), eff, now, 0)
 		}
 	}
@@ -201,7 +201,7 @@ func readmits(t *model.Task, before, after Effective) bool {
 // releaseExcluded ends the parked executions of the workers that the filter excludes.
 func releaseExcluded(t *model.Task, filter *model.Options, eff Effective, now time.Time) {
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; w.Open() && w.Parked && excludes(filter, w.WorkerID) {
+		if w := &t.WorkerStates[i]; Open(w) && w.Parked && excludes(filter, w.WorkerID) {
 			fail(t, w, Failed(failkind.Released, Excluded), eff, now, 0)
 		}
 	}

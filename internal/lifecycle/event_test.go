@@ -39,8 +39,8 @@ func wantedEvent(before, after *model.Task) model.EventKind {
 		b := &before.WorkerStates[i]
 		_, a := ExecutionOf(after, b.ExecID)
 		switch {
-		case !b.Open() || a != nil && a.Open():
-			parked = parked || a != nil && a.Open() && a.Parked && !b.Parked
+		case !Open(b) || a != nil && Open(a):
+			parked = parked || a != nil && Open(a) && a.Parked && !b.Parked
 		case a == nil:
 			lost = true
 		case !a.SuccessTime.IsZero():
@@ -125,7 +125,7 @@ func eventFault(before, after *model.Task) error {
 	}
 	if want == model.EventClaimed || want == model.EventTakenOver {
 		_, st := ExecutionOf(after, e.ExecID)
-		if st == nil || !st.Open() || st.WorkerID != e.WorkerID || st.Attempt != e.Attempt {
+		if st == nil || !Open(st) || st.WorkerID != e.WorkerID || st.Attempt != e.Attempt {
 			return fmt.Errorf("the event names the execution %q of %q", e.ExecID, e.WorkerID)
 		}
 	}

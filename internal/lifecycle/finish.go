@@ -15,9 +15,9 @@ import (
 
 // Outcome is how an execution ended, as its worker or an outside completion says.
 type Outcome struct {
-	Kind   model.FailKind // "" = success
-	Result bson.RawValue  // of a success; the zero value is none
-	Reason string         // of a bad end
+	Kind   string        // "" = success
+	Result bson.RawValue // of a success; the zero value is none
+	Reason string        // of a bad end
 	// Delay before the next try. nil: for an error the retry strategy's, else none.
 	Delay *time.Duration
 	// AtLeast is the shortest delay after an error: it applies if the retry strategy's is shorter.
@@ -36,7 +36,7 @@ type Outcome struct {
 func Success(result bson.RawValue) Outcome { return Outcome{Result: result} }
 
 // Failed is a bad end of the given kind.
-func Failed(kind model.FailKind, reason string) Outcome { return Outcome{Kind: kind, Reason: reason} }
+func Failed(kind string, reason string) Outcome { return Outcome{Kind: kind, Reason: reason} }
 
 // NotStarted is the outcome of an execution that is given back before it did anything.
 func NotStarted(reason string) Outcome {
@@ -55,7 +55,7 @@ const (
 func TooLate(t *model.Task, reason string) Outcome {
 	var last *model.WorkerState
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; !w.Open() && (last == nil || !w.FailTime.Before(last.FailTime)) {
+		if w := &t.WorkerStates[i]; !Open(w) && (last == nil || !w.FailTime.Before(last.FailTime)) {
 			last = w
 		}
 	}
@@ -100,7 +100,7 @@ func Undecodable(t *model.Task, reason string, grace time.Duration, now time.Tim
 // is over. random in [0,1) is for the retry's jitter.
 func Finish(t *model.Task, execID string, out Outcome, eff Effective, now time.Time, random float64) (*model.Task, error) {
 	i, w := ExecutionOf(t, execID)
-	if w == nil || !w.Open() || t.Status.Ended() {
+	if w == nil || !Open(w) || t.Status.Ended() {
 		return nil, model.ErrFenced
 	}
 	if w.Parked && Lapsed(w, now) {
@@ -204,7 +204,7 @@ func fail(t *model.Task, w *model.WorkerState, out Outcome, eff Effective, now t
 // repeats what was reported before.
 func Repeats(t *model.Task, w *model.WorkerState, out Outcome) bool {
 	switch {
-	case w.Open():
+	case Open(w):
 		return false
 	case out.Kind == "" && !w.SuccessTime.IsZero():
 		stored := w.Returns
@@ -326,7 +326,7 @@ func noCompletion(until time.Time) string {
 // being cancelled, or the filter excludes the worker, the execution ends instead.
 func Park(t *model.Task, execID string, until time.Time, out Outcome, eff Effective, now time.Time) (*model.Task, error) {
 	i, w := ExecutionOf(t, execID)
-	if w == nil || !w.Open() || t.Status.Ended() {
+	if w == nil || !Open(w) || t.Status.Ended() {
 		return nil, model.ErrFenced
 	}
 	c := next(t, now)

@@ -263,13 +263,13 @@ func stateFault(t *model.Task, eff Effective, now time.Time) error {
 		if w.FailTime.IsZero() != (w.FailKind == "") {
 			return fmt.Errorf("execution %s has fail kind %q and fail time %v", w.ExecID, w.FailKind, w.FailTime)
 		}
-		if w.Parked && !w.Open() && w.FailKind != failkind.Timeout {
+		if w.Parked && !Open(w) && w.FailKind != failkind.Timeout {
 			return fmt.Errorf("execution %s is parked although it ended", w.ExecID)
 		}
 		if w.RetryAt.After(now) {
 			waiting++
 		}
-		if w.Open() {
+		if Open(w) {
 			open++
 			if earliest.IsZero() || w.PingExpireTime.Before(earliest) {
 				earliest = w.PingExpireTime
@@ -370,7 +370,7 @@ func ruleFault(before, after *model.Task) error {
 // one execution moves lapse_at: it may be early, never late.
 func ping(t *model.Task, execID string, lease time.Duration, now time.Time) (*model.Task, error) {
 	i, w := ExecutionOf(t, execID)
-	if w == nil || !w.Open() {
+	if w == nil || !Open(w) {
 		return nil, model.ErrFenced
 	}
 	c := *t
@@ -386,7 +386,7 @@ func ping(t *model.Task, execID string, lease time.Duration, now time.Time) (*mo
 // saveStep does to a task what the store's saving of a step does to its document.
 func saveStep(t *model.Task, execID, name string, now time.Time) (*model.Task, error) {
 	_, w := ExecutionOf(t, execID)
-	if w == nil || !w.Open() {
+	if w == nil || !Open(w) {
 		return nil, model.ErrFenced
 	}
 	c := *t

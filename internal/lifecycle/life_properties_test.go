@@ -52,7 +52,7 @@ func TestEveryTaskEnds(t *testing.T) {
 				continue
 			}
 			if w := l.worker(); rapid.Bool().Draw(r, "finish?") && l.openExec(l.task, w) != "" {
-				kind := rapid.SampledFrom([]model.FailKind{failkind.Error, failkind.Panic, failkind.Timeout, ""}).Draw(r, "kind")
+				kind := rapid.SampledFrom([]string{failkind.Error, failkind.Panic, failkind.Timeout, ""}).Draw(r, "kind")
 				after, err := Finish(l.task, l.openExec(l.task, w), Outcome{Kind: kind}, eff, l.now, 0.5)
 				l.ok(err)
 				l.did("finish", deepCopy(l.task), after)

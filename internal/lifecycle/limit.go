@@ -171,7 +171,7 @@ func (u *PermitUse) state(tasks map[string]*model.Task) PermitState {
 		return PermitUsed
 	}
 	if _, w := ExecutionOf(t, u.ExecID); w != nil {
-		if w.Open() {
+		if Open(w) {
 			return PermitUsed
 		}
 		return PermitFree
@@ -203,10 +203,10 @@ func (p *Permit) Fences(tasks map[string]*model.Task, now time.Time) (fences [][
 func EndedExecutions(before, after *model.Task) (execIDs []string) {
 	for i := range before.WorkerStates {
 		w := &before.WorkerStates[i]
-		if !w.Open() {
+		if !Open(w) {
 			continue
 		}
-		if _, a := ExecutionOf(after, w.ExecID); a == nil || !a.Open() {
+		if _, a := ExecutionOf(after, w.ExecID); a == nil || !Open(a) {
 			execIDs = append(execIDs, w.ExecID)
 		}
 	}

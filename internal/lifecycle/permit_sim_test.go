@@ -119,7 +119,7 @@ func (w *permitWorld) prepare(t *model.Task, old Permit, crash bool) {
 	for _, id := range w.ids() {
 		before := w.tasks[id]
 		for i := range before.WorkerStates {
-			if s := &before.WorkerStates[i]; s.Open() && old.Lets(s.ExecID) && (old.Next == nil || s.ExecID == old.Next.ExecID) {
+			if s := &before.WorkerStates[i]; Open(s) && old.Lets(s.ExecID) && (old.Next == nil || s.ExecID == old.Next.ExecID) {
 				w.execs++
 				p := old.Prepare(s.ExecID, t, fmt.Sprint("e", w.execs), w.now)
 				if w.has(old) {
@@ -141,7 +141,7 @@ func (w *permitWorld) follow(n preparedClaim, crash bool) {
 	if end, err := Finish(n.before, s.ExecID, Failed(failkind.Released, ""), w.eff, w.now, 0); err == nil {
 		w.write(n.before, end)
 	}
-	if _, now := ExecutionOf(w.tasks[n.before.ID], s.ExecID); now != nil && now.Open() {
+	if _, now := ExecutionOf(w.tasks[n.before.ID], s.ExecID); now != nil && Open(now) {
 		return // it is ended by itself later, and its permit freed
 	}
 	after, no := Claim(n.task, Claimant{WorkerID: fmt.Sprint("w", w.execs), ExecID: n.permit.Next.ExecID}, w.eff, w.now)
@@ -175,7 +175,7 @@ func (w *permitWorld) step(t *rapid.T) {
 		}
 	case 3: // an execution ends
 		for i := range task.WorkerStates {
-			if s := &task.WorkerStates[i]; s.Open() {
+			if s := &task.WorkerStates[i]; Open(s) {
 				w.next = slices.DeleteFunc(w.next, func(n preparedClaim) bool { return n.permit.ExecID == s.ExecID })
 				out := Failed(failkind.Released, "")
 				if after, err := Finish(task, s.ExecID, out, w.eff, w.now, 0); err == nil && w.write(task, after) && !crash {

@@ -56,8 +56,8 @@ func (l *life) did(rule string, snapshot, after *model.Task) {
 	l.ok(ruleFault(before, after))
 	l.ok(eventFault(before, after))
 	for i := range before.WorkerStates {
-		if w := &before.WorkerStates[i]; w.Open() {
-			if _, now := ExecutionOf(after, w.ExecID); now == nil || !now.Open() {
+		if w := &before.WorkerStates[i]; Open(w) {
+			if _, now := ExecutionOf(after, w.ExecID); now == nil || !Open(now) {
 				l.fenced = append(l.fenced, w.ExecID)
 			}
 		}
@@ -173,7 +173,7 @@ func (l *life) random() float64 { return rapid.Float64Range(0, 0.999).Draw(l.T, 
 
 func (l *life) openExec(t *model.Task, w string) string {
 	for i := range t.WorkerStates {
-		if st := &t.WorkerStates[i]; st.WorkerID == w && st.Open() {
+		if st := &t.WorkerStates[i]; st.WorkerID == w && Open(st) {
 			return st.ExecID
 		}
 	}
@@ -194,8 +194,8 @@ func (l *life) claim() {
 	}
 	_, st := ExecutionOf(after, fmt.Sprintf("%s.%d", w, l.claims))
 	require.NotNil(l, st)
-	require.True(l, st.Open())
-	require.Positive(l, model.Token{Generation: after.Generation, Rev: after.Rev}.Compare(model.Token{Generation: before.Generation, Rev: before.Rev}))
+	require.True(l, Open(st))
+	require.Greater(l, model.Token{Generation: after.Generation, Rev: after.Rev}.String(), model.Token{Generation: before.Generation, Rev: before.Rev}.String())
 	require.False(l, before.StartTime.After(l.now), "started before its time")
 	for i := range before.WorkerStates {
 		if o := &before.WorkerStates[i]; o.WorkerID == w {
@@ -223,7 +223,7 @@ func (l *life) finish() {
 	}
 	l.ok(err)
 	_, st := ExecutionOf(after, exec)
-	require.False(l, st.Open())
+	require.False(l, Open(st))
 	require.Equal(l, out.Kind == "", !st.SuccessTime.IsZero())
 	if out.Kind == "" && after.Status == model.StatusSuccess {
 		require.Equal(l, out.Result, after.Result, "the result of the execution that completed it")

@@ -26,7 +26,7 @@ func Restored(t *model.Task, eff Effective, now time.Time) *model.Task {
 	c.Rev += max(now.Sub(t.UpdatedAt).Milliseconds(), 0) + restoredMargin
 	verdict, released := judged(c, eff), false
 	for i := range c.WorkerStates {
-		if w := &c.WorkerStates[i]; w.Open() && !w.Parked {
+		if w := &c.WorkerStates[i]; Open(w) && !w.Parked {
 			fail(c, w, Failed(failkind.Released, "the database was restored from a backup"), judgedBy(c, w, eff), now, 0)
 			released = true
 		}

@@ -39,7 +39,7 @@ func TestTheRevOfARestoredTaskRisesByMoreThanItCanHaveBeenWritten(t *testing.T) 
 
 	after = Restored(fresh(model.StatusExecuting, parked), eff, now)
 	require.Equal(t, model.StatusExecuting, after.Status)
-	require.True(t, after.WorkerStates[0].Open())
+	require.True(t, Open(&after.WorkerStates[0]))
 
 	cancelled := fresh(model.StatusExecuting, open)
 	cancelled.CancelRequestedAt = now.Add(-time.Hour)

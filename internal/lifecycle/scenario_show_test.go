@@ -40,9 +40,9 @@ func (s *story) show() string {
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
 		switch {
-		case w.Open() && w.Parked:
+		case Open(w) && w.Parked:
 			fmt.Fprintf(&b, "  %s parked until %s", w.ExecID, span(w.PingExpireTime))
-		case w.Open():
+		case Open(w):
 			fmt.Fprintf(&b, "  %s open until %s", w.ExecID, span(w.PingExpireTime))
 		case w.FailTime.IsZero():
 			fmt.Fprintf(&b, "  %s succeeded at %s", w.ExecID, span(w.SuccessTime))

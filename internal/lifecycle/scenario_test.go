@@ -137,7 +137,7 @@ func (s *story) rule(a scenarioCommand) (*model.Task, error) {
 		return saveStep(t, s.exec(a), a.Word(1), now)
 	case "local": // a retry inside w's execution begins, as the store notes it
 		i, w := ExecutionOf(t, s.exec(a))
-		if w == nil || !w.Open() {
+		if w == nil || !Open(w) {
 			return nil, model.ErrFenced
 		}
 		c := *t

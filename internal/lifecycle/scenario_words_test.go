@@ -164,7 +164,7 @@ func (a scenarioCommand) outcome(t *model.Task, now time.Time) Outcome {
 		out.NoCallback = a.Has("quiet")
 		return out
 	case "error", "fatal", "panic", "timeout":
-		return Failed(model.FailKind(kind), kind)
+		return Failed(kind, kind)
 	case "snooze":
 		return Failed(failkind.Released, "snoozed").After(a.Duration(a.Word(2)))
 	case "retry-after":

@@ -140,7 +140,7 @@ func lapseAt(t *model.Task) time.Time {
 	var earliest time.Time
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
-		if w.Open() && (earliest.IsZero() || w.PingExpireTime.Before(earliest)) {
+		if Open(w) && (earliest.IsZero() || w.PingExpireTime.Before(earliest)) {
 			earliest = w.PingExpireTime
 		}
 	}

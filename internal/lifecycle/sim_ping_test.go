@@ -21,7 +21,7 @@ func (w *simWorker) pingOne(h *hold) {
 	sent, lost := w.clock(), false
 	w.call(func() {
 		t := w.tasks[h.task.ID]
-		if _, st := ExecutionOf(t, h.exec); t.Generation != h.task.Generation || st == nil || !st.Open() {
+		if _, st := ExecutionOf(t, h.exec); t.Generation != h.task.Generation || st == nil || !Open(st) {
 			lost = true
 			return
 		}
@@ -33,7 +33,7 @@ func (w *simWorker) pingOne(h *hold) {
 			return
 		}
 		if lost {
-			if _, st := ExecutionOf(w.tasks[h.task.ID], h.exec); h.running && (st == nil || !st.Open()) {
+			if _, st := ExecutionOf(w.tasks[h.task.ID], h.exec); h.running && (st == nil || !Open(st)) {
 				w.finish(h, "ok") // the handler is told, and returns nil all the same
 			}
 			return

@@ -154,7 +154,7 @@ func (s *sim) check(before, after *model.Task, eff Effective, at time.Time) {
 	for i := range before.WorkerStates {
 		b := &before.WorkerStates[i]
 		_, a := ExecutionOf(after, b.ExecID)
-		if !b.Open() {
+		if !Open(b) {
 			cleaned := a != nil && a.FailKind == failkind.Cleaned && a.FailTime.Equal(b.SuccessTime) // a send took the success back
 			if cleaned {
 				life.cleaned[b.ExecID] = true
@@ -167,7 +167,7 @@ func (s *sim) check(before, after *model.Task, eff Effective, at time.Time) {
 		}
 		if a == nil {
 			s.fail("%s: the open execution %s vanished", before.ID, b.ExecID)
-		} else if !a.Open() {
+		} else if !Open(a) {
 			s.ended(life, before, b, a)
 		}
 	}

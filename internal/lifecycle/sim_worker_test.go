@@ -283,7 +283,7 @@ func (w *simWorker) outcome(h *hold, out string) Outcome {
 	case "undecodable":
 		return Undecodable(h.task, out, time.Minute, w.clock())
 	default:
-		return Failed(model.FailKind(out), out)
+		return Failed(out, out)
 	}
 }
 

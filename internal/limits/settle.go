@@ -126,7 +126,7 @@ func (g *Gate) lookForOthers(ctx context.Context, typ string, until time.Time) (
 		key := t.Options.LimitKey
 		for i := range t.WorkerStates {
 			w := &t.WorkerStates[i]
-			if !w.Open() {
+			if !lifecycle.Open(w) {
 				continue
 			}
 			if ofType > 0 && !has[permit{w.ExecID, ""}] {

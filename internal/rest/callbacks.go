@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/periodic"
 )
 
@@ -37,9 +38,9 @@ func (s *API) addCallbacks() {
 	}
 	refused := reflect.TypeFor[uncompleted]()
 	for id, method := range map[string]string{"complete-run": http.MethodPost, "complete-run-by-put": http.MethodPut} {
-		s.mux.HandleFunc(method+" "+periodic.CompletionPath+"{token}", handler.ServeHTTP)
+		s.mux.HandleFunc(method+" "+httptarget.CompletionPath+"{token}", handler.ServeHTTP)
 		op := &huma.Operation{
-			OperationID: id, Method: method, Path: periodic.CompletionPath + "{token}", Tags: []string{"callbacks"},
+			OperationID: id, Method: method, Path: httptarget.CompletionPath + "{token}", Tags: []string{"callbacks"},
 			Summary:     "Complete the run of an asynchronous HTTP target",
 			Description: "The token in the path is the right to do so, once, until the callback timeout of the rule: no other token is needed. An empty body is a success without a result.",
 			Parameters:  []*huma.Param{{Name: "token", In: "path", Required: true, Description: "token of the run, which the call of the target contains", Schema: &huma.Schema{Type: huma.TypeString}}},

@@ -11,7 +11,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -103,7 +102,7 @@ func (s *API) addFlows() {
 func (s *API) readFlow(ctx context.Context, name flowName) (*graph.Flow, error) {
 	doc, err := s.flows.Get(ctx, name.id)
 	if err == nil && doc.Kind != name.kind {
-		err = fmt.Errorf("%w: %s", flow.ErrNotFound, name.id)
+		err = fmt.Errorf("%w: %s", store.ErrNoFlow, name.id)
 	}
 	return doc, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/rulechange"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -107,7 +108,7 @@ func (s *API) dryRun(ctx context.Context, in *struct {
 	}
 	f.Tenant = tenant
 	stored, err := s.rules.Named(ctx, f.Tenant, f.Name)
-	if errors.Is(err, periodic.ErrNotFound) {
+	if errors.Is(err, store.ErrNoRule) {
 		stored, err = nil, nil
 	}
 	if err != nil {

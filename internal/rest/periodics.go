@@ -14,9 +14,9 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/rulechange"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -187,7 +187,7 @@ func (s *API) createRule(ctx context.Context, in *struct {
 		return nil, err
 	}
 	made, err := edit.Write(ctx, s.rules)
-	if errors.Is(err, periodic.ErrExists) && in.RequestKey != "" {
+	if errors.Is(err, store.ErrRuleExists) && in.RequestKey != "" {
 		made, err = s.createdBefore(ctx, f, err)
 	}
 	out, err := answerRule(made, err)
@@ -209,7 +209,7 @@ func (s *API) createdBefore(ctx context.Context, f *form.Rule, exists error) (*s
 		return nil, err
 	}
 	enabled := f.Enabled != nil && *f.Enabled
-	if edit.Edits() || enabled && stored.Status == schedule.StatusNew {
+	if edit.Edits() || enabled && stored.Status == tickplan.StatusNew {
 		return nil, exists
 	}
 	return stored, nil
@@ -249,7 +249,7 @@ func (s *API) putRule(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if version != 0 && stored.Version != version {
-		return nil, fmt.Errorf("%w: its version is %d, not %d", periodic.ErrChanged, stored.Version, version)
+		return nil, fmt.Errorf("the rule was %w: its version is %d, not %d", model.ErrChanged, stored.Version, version)
 	}
 	edit, err := s.edit(ctx, f, stored)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/plan/repeat"
@@ -91,8 +92,8 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	f := store.PlanFilter{Tenant: tenant, Station: in.Station, Status: in.Status, Over: in.Over || in.Status.Over()}
-	if f.Over && in.Status != "" && !in.Status.Over() {
+	f := store.PlanFilter{Tenant: tenant, Station: in.Station, Status: in.Status, Over: in.Over || stepplan.Over(in.Status)}
+	if f.Over && in.Status != "" && !stepplan.Over(in.Status) {
 		return nil, input.Invalid("over", "lists plans that are over; %s is none of them", in.Status)
 	}
 	unread := store.Unread{}

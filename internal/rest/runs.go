@@ -75,7 +75,7 @@ func (s *API) addRuns() {
 	add(s, rule{access.Viewer, tenantOfPath}, op("get-run", http.MethodGet, runAt, "Get a run, with the last request and response of an HTTP target", ""), func(ctx context.Context, in *struct{ RunPath }) (*runAnswer, error) {
 		run, err := s.rules.GetRun(ctx, in.Run)
 		if err == nil && !in.owns(run.Tenant) {
-			err = periodic.ErrNoRun
+			err = store.ErrNoRun
 		}
 		if err != nil {
 			return nil, err
@@ -131,8 +131,8 @@ func (s *API) listRuns(ctx context.Context, ruleID, tenant string, in RunFilter,
 
 func (s *API) cancelRun(ctx context.Context, in *struct{ RunPath }) (*runAnswer, error) {
 	r, err := s.store.Rules.Get(ctx, rulechange.RuleOf(in.Run))
-	if errors.Is(err, periodic.ErrNotFound) || err == nil && !in.owns(r.Tenant) {
-		err = periodic.ErrNoRun
+	if errors.Is(err, store.ErrNoRule) || err == nil && !in.owns(r.Tenant) {
+		err = store.ErrNoRun
 	}
 	if err == nil {
 		err = s.rules.Cancel(ctx, in.Run)
@@ -141,7 +141,7 @@ func (s *API) cancelRun(ctx context.Context, in *struct{ RunPath }) (*runAnswer,
 		return nil, err
 	}
 	run, err := s.rules.GetRun(ctx, in.Run)
-	if errors.Is(err, periodic.ErrNoRun) { // it waited, and its rule keeps no records
+	if errors.Is(err, store.ErrNoRun) { // it waited, and its rule keeps no records
 		run, err = &schedule.Run{ID: in.Run, RuleID: r.ID, RuleName: r.Name, Tenant: r.Tenant, Status: schedule.RunCanceled}, nil
 	}
 	if err != nil {

@@ -104,7 +104,7 @@ func TestARunIsReadAndCancelled(t *testing.T) {
 	require.Equal(t, true, got["manual"])
 	require.Equal(t, "QUEUED", w.ok("GET", runAt("-", second), "")["status"])
 	require.Equal(t, "CANCELED", w.ok("POST", runAt("-", second)+"/cancel", "")["status"])
-	require.Contains(t, w.fails(http.StatusConflict, "POST", runAt("-", second)+"/cancel", "")[""], "nothing to cancel")
+	require.Contains(t, w.fails(http.StatusConflict, "POST", runAt("-", second)+"/cancel", "")[""], "neither runs nor waits")
 	w.ok("POST", runAt("-", first)+"/cancel", "")
 	require.Equal(t, "CANCELED", w.ok("GET", runAt("-", first), "")["status"])
 	for _, id := range []string{"none@2026-01-01T00:00:00Z", "none", first.(string) + "x"} {

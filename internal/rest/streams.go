@@ -282,8 +282,8 @@ func (s *API) callbackOfAppend(ctx context.Context, in *StreamPath, c *called) e
 		doc, err := s.flows.Get(ctx, in.named().id)
 		switch {
 		case err == nil && doc.Closed:
-			return fmt.Errorf("appending to the stream %s: %w", doc.ID, flow.ErrClosed)
-		case err != nil && !errors.Is(err, flow.ErrNotFound):
+			return store.StreamClosed(doc.ID)
+		case err != nil && !errors.Is(err, store.ErrNoFlow):
 			return err
 		}
 	}

@@ -198,7 +198,7 @@ func (s *API) listLives(ctx context.Context, in *struct {
 	}
 	lives, more, err := s.store.History.LivesBefore(ctx, in.id(), before, in.Limit)
 	if err == nil && len(lives) == 0 && in.Token == "" {
-		err = fmt.Errorf("%w: %s", producer.ErrNotFound, in.id())
+		err = fmt.Errorf("%w: %s", store.ErrNotFound, in.id())
 	}
 	if err != nil {
 		return nil, err

@@ -114,7 +114,7 @@ func (e Edit) Rule(now time.Time) (*schedule.Rule, error) {
 }
 
 // Write carries the edit out with one write: it is done as a whole, or not at all. The error is
-// periodic.ErrChanged if the rule has another version by now, and periodic.ErrExists if there is
+// model.ErrChanged if the rule has another version by now, and store.ErrRuleExists if there is
 // another one of its name.
 func (e Edit) Write(ctx context.Context, rules *periodic.Periodic) (*schedule.Rule, error) {
 	spec := e.Spec

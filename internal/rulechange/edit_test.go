@@ -15,6 +15,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/rulechange"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -62,7 +64,7 @@ func TestARuleIsChangedAndSwitchedAsAWhole(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, before+1, edits(), "it is one write")
 		require.Equal(t, f.Cron, after.Cron)
-		require.Equal(t, *f.Enabled, after.Status == schedule.StatusOnline)
+		require.Equal(t, *f.Enabled, after.Status == tickplan.StatusOnline)
 		require.Equal(t, *f.Enabled, !after.NextFireAt.IsZero())
 		return after
 	}
@@ -82,7 +84,7 @@ func TestARuleIsChangedAndSwitchedAsAWhole(t *testing.T) {
 	require.NoError(t, err)
 	before := now()
 	_, err = e.Write(t.Context(), rules)
-	require.ErrorIs(t, err, periodic.ErrChanged)
+	require.ErrorIs(t, err, model.ErrChanged)
 	require.Equal(t, before, now(), "nothing is done")
 }
 
@@ -109,7 +111,7 @@ func TestADefinitionSaysWhetherTheRuleIsEnabledThoughSomebodySwitchesIt(t *testi
 		after, err := e.Write(t.Context(), rules)
 		require.NoError(t, err)
 		require.Equal(t, f.Cron, after.Cron)
-		require.Equal(t, enabled, after.Status == schedule.StatusOnline, name)
+		require.Equal(t, enabled, after.Status == tickplan.StatusOnline, name)
 	}
 }
 

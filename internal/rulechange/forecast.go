@@ -56,13 +56,13 @@ type ForecastSpan struct {
 
 // ForecastSum is what became of the ticks of a time.
 type ForecastSum struct {
-	Ticks    int                         `json:"ticks"`
-	Runs     int                         `json:"runs"`
-	Waited   int                         `json:"waited"`
-	LongWait int64                       `json:"longest_wait_ms"`
-	AtOnce   int                         `json:"most_at_once"`
-	Ended    map[schedule.RunStatus]int  `json:"ended"`
-	Skipped  map[schedule.SkipReason]int `json:"skipped"`
+	Ticks    int                        `json:"ticks"`
+	Runs     int                        `json:"runs"`
+	Waited   int                        `json:"waited"`
+	LongWait int64                      `json:"longest_wait_ms"`
+	AtOnce   int                        `json:"most_at_once"`
+	Ended    map[schedule.RunStatus]int `json:"ended"`
+	Skipped  map[string]int             `json:"skipped"`
 }
 
 // ForecastDifference is a tick that fares differently.
@@ -216,7 +216,7 @@ func (v *Forecast) differ(stored, changed []tickplan.Fate) {
 // fateText is what became of a tick, for people.
 func fateText(f *tickplan.Fate) string {
 	if f.Status == schedule.RunSkipped {
-		return "skipped, " + string(f.Reason)
+		return "skipped, " + f.Reason
 	}
 	text := "runs"
 	switch {

@@ -14,10 +14,10 @@ import (
 
 // Triggered is what became of a run that was just decided, as JSON.
 type Triggered struct {
-	Run    string              `json:"run"`
-	Status schedule.RunStatus  `json:"status"`
-	Reason schedule.SkipReason `json:"reason,omitempty"`
-	TaskID string              `json:"task_id"`
+	Run    string             `json:"run"`
+	Status schedule.RunStatus `json:"status"`
+	Reason string             `json:"reason,omitempty"`
+	TaskID string             `json:"task_id"`
 }
 
 // WhatBecame tells from the run's record what became of it, or, where the rule keeps none, from
@@ -52,7 +52,7 @@ func WhatBecame(ctx context.Context, st *store.Store, rules *periodic.Periodic, 
 	case err == nil:
 		out.Status, out.Reason, out.TaskID = ended.Status, ended.Reason, ended.TaskID
 		return out, nil
-	case !errors.Is(err, periodic.ErrNoRun):
+	case !errors.Is(err, store.ErrNoRun):
 		return out, err
 	}
 	out.Status, out.Reason = schedule.RunSkipped, tickplan.SkipConcurrency

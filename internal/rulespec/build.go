@@ -31,7 +31,7 @@ func Build(s *schedule.Spec, now time.Time) (*schedule.Rule, *calendar.Schedule,
 		Overlap: cmp.Or(s.Overlap, schedule.OverlapAllow), OnFailure: cmp.Or(s.OnFailure, schedule.FailureRunNew),
 		MaxConcurrency: s.MaxConcurrency, Concurrency: cmp.Or(s.Concurrency, schedule.ConcurrencyQueue), QueueLimit: s.QueueLimit,
 		CatchUp: s.CatchUp, Log: s.Log, RunRetention: s.RunRetention,
-		Status: schedule.StatusNew, Version: 1, Rev: 1, CreatedAt: now, UpdatedAt: now, DecidedTo: now,
+		Status: tickplan.StatusNew, Version: 1, Rev: 1, CreatedAt: now, UpdatedAt: now, DecidedTo: now,
 	}
 	if r.Tenant == model.NoTenant {
 		r.Tenant = ""

@@ -11,7 +11,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/measure"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // Span is a time that charts show, in slots of one resolution.
@@ -162,7 +161,7 @@ func outcomes(ended map[string]int64) (succeeded, failed, other int64) {
 		switch {
 		case outcome == measure.Success:
 			succeeded += n
-		case lifecycle.Costs(model.FailKind(outcome)):
+		case lifecycle.Costs(outcome):
 			failed += n
 		default:
 			other += n

@@ -187,7 +187,7 @@ func summary(tasks map[string]*model.Task, q Query, from, now time.Time, complet
 		out.Count++
 		if len(t.WorkerStates) > 0 {
 			late[t.Type] = append(late[t.Type], max(t.WorkerStates[0].ClaimedAt.Sub(t.StartTime), 0).Milliseconds())
-			took[t.Type] = append(took[t.Type], t.ExecTime().Milliseconds())
+			took[t.Type] = append(took[t.Type], lifecycle.ExecTime(t).Milliseconds())
 		}
 	}
 	for name, e := range out.Types {

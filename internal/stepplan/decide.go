@@ -2,7 +2,6 @@ package stepplan
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -18,6 +17,15 @@ import (
 
 // EngineType is the type under which engines of plans are listed among the workers.
 const EngineType = "mscheduler.plan"
+
+// The states of steps, see State of [repeat.Result].
+const (
+	StateOK        = "OK"
+	StateError     = "ERROR"
+	StateCancelled = "CANCELLED"
+	StatePlanError = "PLAN_ERROR"
+	StateNoWorker  = "NO_WORKER"
+)
 
 // What is to be done about a plan.
 const (
@@ -35,7 +43,7 @@ type End struct {
 	Step, Try int64
 	Created   time.Time // when its plan was created; zero = nobody knows
 	Status    model.Status
-	Kind      model.FailKind // of the execution that failed last; "" = none did
+	Kind      string // of the execution that failed last; "" = none did
 	ErrorInfo string
 	At        time.Time
 	Late      time.Duration // how much later than it was to its first execution began
@@ -83,13 +91,13 @@ func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
 		s.fails(e.ErrorInfo)
 	case succeeded:
 		s.RealRepet++
-		s.goOn(s.asOf(e), repeat.StateOK, "")
+		s.goOn(s.asOf(e), StateOK, "")
 	case e.Status == model.StatusCancelled:
-		s.goOn(s.asOf(e), repeat.StateCancelled, e.ErrorInfo)
+		s.goOn(s.asOf(e), StateCancelled, e.ErrorInfo)
 	case e.Status == model.StatusPending: // it ends when a person resolves it
-		s.LastState, s.Reason, s.LookAt = repeat.StateError, e.ErrorInfo, time.Time{}
+		s.LastState, s.Reason, s.LookAt = StateError, e.ErrorInfo, time.Time{}
 	default:
-		s.LastState = repeat.StateError
+		s.LastState = StateError
 		s.again(s.now.Add(pause(p.Try)), e.ErrorInfo)
 	}
 	return s.finish()
@@ -100,16 +108,16 @@ func Told(p *repeat.Plan, t *model.Task) bool {
 	return p.Status == repeat.StatusError && t.Status.Ended() && p.ExecTime.Equal(t.FinishedAt)
 }
 
-// ErrRefused is returned where the status of a plan forbids what a person wants.
-var ErrRefused = errors.New("the status of the plan forbids it")
+// Over says whether a plan of that status is over.
+func Over(s repeat.Status) bool { return s == repeat.StatusFinish || s == repeat.StatusCancelled }
 
-// Reset has a plan that is ERROR go on with the step that failed.
+// Reset has a plan that is ERROR go on with the step that failed. Any other plan refuses.
 func Reset(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 	if p.Status != repeat.StatusError {
-		return nil, fmt.Errorf("%w: it is %s; only a plan that is ERROR can be reset", ErrRefused, p.Status)
+		return nil, &model.RefusedError{ID: p.ID, Reason: fmt.Sprintf("it is %s; only a plan that is ERROR can be reset", p.Status)}
 	}
 	if err := Check(p); err != nil {
-		return nil, fmt.Errorf("%w: its document is broken: %w", ErrRefused, err)
+		return nil, &model.RefusedError{ID: p.ID, Reason: fmt.Sprintf("its document is broken: %v", err)}
 	}
 	s := begin(p, now)
 	s.Status, s.Reason, s.LastState = repeat.StatusRunning, "", ""
@@ -126,7 +134,7 @@ func Reset(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 // Cancel ends a plan. open says that the task of its step waits or runs, or that its end was not told:
 // it is cancelled, and the plan is over when it has ended. A plan that is over is returned as it is.
 func Cancel(p *repeat.Plan, remark string, open bool, now time.Time) *repeat.Plan {
-	if p.Status.Over() {
+	if Over(p.Status) {
 		return p
 	}
 	s := begin(p, now)
@@ -141,12 +149,12 @@ func Cancel(p *repeat.Plan, remark string, open bool, now time.Time) *repeat.Pla
 
 // Unserved notes that a step is due, and that nobody serves its station.
 func Unserved(p *repeat.Plan, now time.Time) *repeat.Plan {
-	if p.Status != repeat.StatusRunning || p.LastState == repeat.StateNoWorker {
+	if p.Status != repeat.StatusRunning || p.LastState == StateNoWorker {
 		return p
 	}
 	s := begin(p, now)
 	s.LookAt = time.Time{}
-	s.LastState, s.Reason = repeat.StateNoWorker, fmt.Sprintf("no worker serves the station %s", s.Station)
+	s.LastState, s.Reason = StateNoWorker, fmt.Sprintf("no worker serves the station %s", s.Station)
 	s.plan(repeat.Planned{Do: DoUnserved, At: s.PlanTime})
 	return s.finish()
 }
@@ -225,7 +233,7 @@ func (s *step) asOf(e End) time.Time {
 }
 
 // goOn plans the next step, as of a time, after one that has ended.
-func (s *step) goOn(asOf time.Time, state repeat.State, reason string) {
+func (s *step) goOn(asOf time.Time, state string, reason string) {
 	s.Status, s.LastState, s.Reason, s.Done = repeat.StatusRunning, state, reason, true
 	if err := Check(s.Plan); err != nil {
 		s.fails("the document of the plan is broken: " + err.Error())
@@ -280,7 +288,7 @@ func (s *step) again(at time.Time, why string) {
 
 // fails takes the plan out of the queue, until a person resets it.
 func (s *step) fails(why string) {
-	s.Status, s.LastState, s.Reason, s.LookAt = repeat.StatusError, repeat.StatePlanError, why, time.Time{}
+	s.Status, s.LastState, s.Reason, s.LookAt = repeat.StatusError, StatePlanError, why, time.Time{}
 	if s.Callback != nil && s.Callback.Error != nil {
 		s.plan(repeat.Planned{Do: DoTellError, Tell: why})
 	}
@@ -292,11 +300,11 @@ func (s *step) lastOfCancelled(e End, succeeded bool) {
 	case e.Gone:
 	case succeeded: // it was too late to cancel it
 		s.RealRepet++
-		s.LastState = repeat.StateOK
+		s.LastState = StateOK
 	case e.Status == model.StatusCancelled:
-		s.LastState = repeat.StateCancelled
+		s.LastState = StateCancelled
 	default:
-		s.LastState = repeat.StateError
+		s.LastState = StateError
 	}
 	s.leave()
 }
@@ -354,7 +362,7 @@ func argsOf(p *repeat.Plan) bson.RawValue {
 		{Key: "plan_id", Value: p.PlanID}, {Key: "plan_time", Value: p.PlanTime}, {Key: "step", Value: p.Step},
 		{Key: "plan_type", Value: string(p.PlanType)}, {Key: "plan_value", Value: p.PlanValue}, {Key: "plan_repet", Value: p.PlanRepet}, {Key: "real_repet", Value: p.RealRepet},
 	}
-	for _, f := range [][2]string{{"last_state", string(p.LastState)}, {"request_id", p.RequestID}, {"caller", p.Caller}, {"description", p.Description}} {
+	for _, f := range [][2]string{{"last_state", p.LastState}, {"request_id", p.RequestID}, {"caller", p.Caller}, {"description", p.Description}} {
 		if f[1] != "" {
 			doc = append(doc, bson.E{Key: f[0], Value: f[1]})
 		}

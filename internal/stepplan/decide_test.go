@@ -75,10 +75,10 @@ func TestTheArgumentsOfAStepSayHowThePlanIsDoing(t *testing.T) {
 	}
 	require.Equal(t, first, args(p))
 	p = Ended(bare(p), End{Step: 1, Status: model.StatusFailure, Kind: failkind.Error}, dawn)
-	first.LastState = repeat.StateError
+	first.LastState = StateError
 	require.Equal(t, first, args(p), "another try of the step")
 	p = Ended(bare(p), End{Step: 1, Try: 1, Status: model.StatusSuccess}, dawn)
-	require.Equal(t, []any{repeat.StateOK, int64(1), int64(2)}, []any{args(p).LastState, args(p).RealRepet, args(p).Step})
+	require.Equal(t, []any{StateOK, int64(1), int64(2)}, []any{args(p).LastState, args(p).RealRepet, args(p).Step})
 }
 
 func TestArgumentsOfAnEarlierReleaseAreRead(t *testing.T) {
@@ -109,7 +109,7 @@ func TestAStepThatFailsPausesEverLonger(t *testing.T) {
 		require.Equal(t, []repeat.Action{DoAgain}, does(p))
 		require.Equal(t, dawn.Add(want*time.Second), p.Planned[0].At)
 		require.Equal(t, p.Try, p.Planned[0].Try)
-		require.Equal(t, repeat.StateError, p.LastState)
+		require.Equal(t, StateError, p.LastState)
 		require.Equal(t, "no", p.Reason)
 	}
 	require.Equal(t, int64(1), p.Step)
@@ -128,7 +128,7 @@ func TestAStepWhoseTaskIsPendingWaitsForAPerson(t *testing.T) {
 func TestACancelledTaskLetsThePlanGoOnWithTheNextStep(t *testing.T) {
 	p := Ended(bare(begun(t)), End{Step: 1, Status: model.StatusCancelled, ErrorInfo: "not today"}, dawn)
 	require.Equal(t, []repeat.Action{"send p@2"}, does(p))
-	require.Equal(t, repeat.StateCancelled, p.LastState)
+	require.Equal(t, StateCancelled, p.LastState)
 	require.Zero(t, p.RealRepet)
 }
 
@@ -155,7 +155,7 @@ func TestCallbacksTellOfAPlanErrorAndOfTheEnd(t *testing.T) {
 	again, _ := Delivery(p, &p.Planned[0])
 	require.NotEqual(t, d.Key, again.Key)
 	_, err = Reset(p, dawn)
-	require.ErrorIs(t, err, ErrRefused)
+	require.ErrorAs(t, err, new(*model.RefusedError))
 }
 
 func TestAPlanIsCancelledInEachStatus(t *testing.T) {
@@ -175,7 +175,7 @@ func TestAPlanIsCancelledInEachStatus(t *testing.T) {
 func TestNobodyServesAStationIsToldOnce(t *testing.T) {
 	p := Unserved(bare(begun(t)), dawn)
 	require.Equal(t, []repeat.Action{DoUnserved}, does(p))
-	require.Equal(t, repeat.StateNoWorker, p.LastState)
+	require.Equal(t, StateNoWorker, p.LastState)
 	p = bare(p)
 	require.Same(t, p, Unserved(p, dawn))
 }
@@ -193,7 +193,7 @@ func TestWhoTookPartHasAResult(t *testing.T) {
 	all := ResultsOf(p, &task)
 	require.Len(t, all, 2, "one that did nothing took no part")
 	require.Equal(t, []string{"-/p/1/" + input.ShownExecID("a"), "-/p/1/" + input.ShownExecID("c")}, []string{all[0].ID, all[1].ID}, "who may only read sees them")
-	require.Equal(t, []repeat.State{repeat.StateError, repeat.StateOK}, []repeat.State{all[0].State, all[1].State})
+	require.Equal(t, []string{StateError, StateOK}, []string{all[0].State, all[1].State})
 	require.Equal(t, p.PlanTime, all[1].PlanTime)
 	p.RequestID, p.Caller = "r-1", "ann"
 	for _, r := range append(ResultsOf(p, &task), UnservedResult(p, &repeat.Planned{Step: 1})) {

@@ -37,7 +37,7 @@ func Preview(p *repeat.Plan, now, from time.Time, n int) ([]Entry, error) {
 	plan := *p
 	g.Plan = &plan
 	var out []Entry
-	if plan.Status.Over() {
+	if Over(plan.Status) {
 		return []Entry{{Over: true, Why: cmp.Or(plan.Reason, "it is "+string(plan.Status))}}, nil
 	}
 	if plan.Step > 0 && !plan.Done && n > 0 && !plan.PlanTime.Before(from) {

@@ -47,12 +47,12 @@ func ResultsOf(p *repeat.Plan, t *model.Task) (out []*repeat.Result) {
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
 		state := stateOf(w)
-		if w.Open() || state == "" {
+		if lifecycle.Open(w) || state == "" {
 			continue
 		}
 		r := resultOf(p, step, try, at, input.ShownExecID(w.ExecID))
 		r.Worker, r.State, r.ErrorInfo, r.At = w.WorkerID, state, w.FailReason, clock.Later(w.SuccessTime, w.FailTime)
-		if state == repeat.StateOK {
+		if state == StateOK {
 			if r.Result = w.Returns; r.Result.Type == 0 && lifecycle.Wanted(t) == 1 {
 				r.Result = t.Result
 			}
@@ -61,9 +61,9 @@ func ResultsOf(p *repeat.Plan, t *model.Task) (out []*repeat.Result) {
 	}
 	if len(out) == 0 { // nobody took part: it was cancelled, or expired
 		r := resultOf(p, step, try, at, "none-"+strconv.FormatInt(try, 10))
-		r.State, r.ErrorInfo, r.At = repeat.StateCancelled, t.Remark, t.FinishedAt
+		r.State, r.ErrorInfo, r.At = StateCancelled, t.Remark, t.FinishedAt
 		if t.Status != model.StatusCancelled {
-			r.State, r.ErrorInfo = repeat.StateError, t.ErrorInfo
+			r.State, r.ErrorInfo = StateError, t.ErrorInfo
 		}
 		out = append(out, r)
 	}
@@ -71,18 +71,18 @@ func ResultsOf(p *repeat.Plan, t *model.Task) (out []*repeat.Result) {
 }
 
 // stateOf is how an execution ended; "" = it did nothing that counts.
-func stateOf(w *model.WorkerState) repeat.State {
+func stateOf(w *model.WorkerState) string {
 	switch {
 	case !w.SuccessTime.IsZero():
-		return repeat.StateOK
+		return StateOK
 	case w.FailKind == failkind.PlanError:
-		return repeat.StatePlanError
+		return StatePlanError
 	case w.FailKind == failkind.Cancelled:
-		return repeat.StateCancelled
+		return StateCancelled
 	case w.FailKind == failkind.Released, w.Unstarted:
 		return ""
 	default:
-		return repeat.StateError
+		return StateError
 	}
 }
 
@@ -97,7 +97,7 @@ func resultOf(p *repeat.Plan, step, try int64, at time.Time, which string) *repe
 // UnservedResult tells subscribers of a step that nobody serves its station.
 func UnservedResult(p *repeat.Plan, pl *repeat.Planned) *repeat.Result {
 	r := resultOf(p, pl.Step, pl.Try, pl.At, "no-worker-"+strconv.FormatInt(pl.Try, 10))
-	r.State, r.ErrorInfo, r.At = repeat.StateNoWorker, fmt.Sprintf("no worker serves the station %s", p.Station), p.UpdatedAt
+	r.State, r.ErrorInfo, r.At = StateNoWorker, fmt.Sprintf("no worker serves the station %s", p.Station), p.UpdatedAt
 	return r
 }
 

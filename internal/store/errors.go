@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/mscheduler/mscheduler/internal/measure"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Class says what a caller can do about an error of the database.
@@ -47,6 +48,24 @@ func (e *FatalError) Error() string {
 	return e.Reason + ": " + e.Err.Error()
 }
 func (e *FatalError) Unwrap() error { return e.Err }
+
+// missing is the error of something that does not exist. We tell these errors apart; users know
+// [model.ErrNotFound].
+func missing(text string) error { return &missingError{text} }
+
+type missingError struct{ text string }
+
+func (e *missingError) Error() string { return e.text }
+func (e *missingError) Unwrap() error { return model.ErrNotFound }
+
+// refusal is a [model.RefusedError] that we tell from others by its kind.
+type refusal struct {
+	kind error
+	*model.RefusedError
+}
+
+func (e *refusal) Error() string   { return e.kind.Error() + ": " + e.ID }
+func (e *refusal) Unwrap() []error { return []error{e.kind, e.RefusedError} }
 
 // codes of MongoDB that decide a class; the names are those of its error_codes.yml.
 var (

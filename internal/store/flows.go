@@ -30,7 +30,7 @@ const (
 )
 
 // ErrNoFlow is returned for a flow that does not exist.
-var ErrNoFlow = errors.New("no such flow")
+var ErrNoFlow = missing("no such flow")
 
 // Flows is the collection flows.
 type Flows struct{ decided[*graph.Flow] }

@@ -141,5 +141,5 @@ func (s *Tasks) followApart(ctx context.Context, follows []Follow, ends, claims 
 
 func isOpen(t *model.Task, execID string) bool {
 	_, w := lifecycle.ExecutionOf(t, execID)
-	return w != nil && w.Open()
+	return w != nil && lifecycle.Open(w)
 }

@@ -79,7 +79,7 @@ func TestAClaimFollowsAnEndInOneCommandAndNeverAnOpenExecution(t *testing.T) {
 			stored, err := s.Tasks.ByIDs(t.Context(), []string{runs.ID, next.ID})
 			require.NoError(t, err)
 			_, w := lifecycle.ExecutionOf(stored[runs.ID], "e1")
-			require.Equal(t, c.open, w.Open())
+			require.Equal(t, c.open, lifecycle.Open(w))
 			_, w = lifecycle.ExecutionOf(stored[next.ID], "e2")
 			require.Equal(t, c.claimed, w != nil)
 		})

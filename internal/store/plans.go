@@ -23,7 +23,7 @@ const (
 )
 
 // ErrNoPlan is returned for a plan that does not exist.
-var ErrNoPlan = errors.New("no such plan")
+var ErrNoPlan = missing("no such plan")
 
 // Plans is the collection plans, and plan_history for those that are over.
 type Plans struct{ decided[*repeat.Plan] }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -23,16 +24,24 @@ const (
 )
 
 // ErrNoRule is returned for a periodic rule that does not exist, or was deleted.
-var ErrNoRule = errors.New("no such periodic rule")
+var ErrNoRule = missing("no such periodic rule")
+
+// ErrNoRun is returned for a run of a rule that has neither a record nor a task.
+var ErrNoRun = missing("no such run of a periodic rule")
 
 // ErrRuleExists is returned for a name that a living rule of the tenant has.
 var ErrRuleExists = errors.New("a rule with that name already exists")
+
+// ruleExists is an [ErrRuleExists], and the refusal that users know.
+func ruleExists(name string) error {
+	return &refusal{ErrRuleExists, &model.RefusedError{ID: name, Reason: ErrRuleExists.Error()}}
+}
 
 // Insert stores a new rule. Index: living, which makes names unique.
 func (s *Rules) Insert(ctx context.Context, r *schedule.Rule) error {
 	_, err := s.rules.InsertOne(ctx, r)
 	if IsDuplicate(err) {
-		return fmt.Errorf("%w: %s", ErrRuleExists, r.Name)
+		return ruleExists(r.Name)
 	}
 	return explain(err, "storing the rule "+r.Name)
 }
@@ -120,7 +129,7 @@ func newRules(c *core) *Rules {
 		},
 		refusal: func(w RuleWrite, why error) error {
 			if IsDuplicate(why) { // an edit of the name
-				return fmt.Errorf("%w: %s", ErrRuleExists, w.After.Name)
+				return ruleExists(w.After.Name)
 			}
 			return why
 		},

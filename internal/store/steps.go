@@ -130,7 +130,7 @@ func (s *Tasks) lookAtSteps(ctx context.Context, writes []StepWrite, durable boo
 		var open bool
 		if t != nil {
 			_, st := lifecycle.ExecutionOf(t, w.ExecID)
-			open, there = st != nil && st.Open(), w.in(t)
+			open, there = st != nil && lifecycle.Open(st), w.in(t)
 		}
 		switch {
 		case there != nil && there.WorkerID == w.Step.WorkerID && there.At.Equal(w.Step.At) && there.Attempt == w.Step.Attempt:

@@ -14,10 +14,13 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/model"
 )
 
-// ErrStreamClosed is returned for an append to a stream that is closed.
-var ErrStreamClosed = errors.New("the stream is closed")
+// StreamClosed is the error of an append to a stream that is closed.
+func StreamClosed(id string) error {
+	return &model.RefusedError{ID: id, Reason: "the stream is closed"}
+}
 
 // KindError says that the document of an id is a stream where a graph is wanted, or the other way
 // round.
@@ -85,7 +88,7 @@ func (s *Flows) Reserve(ctx context.Context, all []Reservation) (last []int64, r
 			case f != nil && f.Kind != graph.KindStream:
 				refused[i] = &KindError{ID: all[i].ID}
 			case f != nil && f.Closed:
-				refused[i] = fmt.Errorf("%s: %w", all[i].ID, ErrStreamClosed)
+				refused[i] = StreamClosed(all[i].ID)
 			default: // two first appends at once, or it was opened
 				again = append(again, i)
 			}

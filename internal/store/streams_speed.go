@@ -48,6 +48,11 @@ func (x *speedSearch) learn(later bool) {
 	}
 }
 
+// nodeOver says whether a node has ended, as flowplan.Final does.
+func nodeOver(s graph.NodeStatus) bool {
+	return s == graph.NodeSuccess || s == graph.NodeError || s == graph.NodeSkipped
+}
+
 func (x *speedSearch) done() bool { return x.after-x.before <= 1 }
 
 // StreamSpeeds counts the nodes of streams that have ended lately, by the ids of the streams. It is exact, and reads few
@@ -57,7 +62,7 @@ func (s *Store) StreamSpeeds(ctx context.Context, streams []*graph.Flow, now tim
 	for _, doc := range streams {
 		head := int64(doc.Trimmed)
 		var last time.Time // when the last one ended; zero = its record says
-		for i := 0; i < len(doc.States) && doc.States[i].Status.Final(); i++ {
+		for i := 0; i < len(doc.States) && nodeOver(doc.States[i].Status); i++ {
 			head, last = head+1, doc.States[i].At
 		}
 		for _, span := range speedSpans {
@@ -82,7 +87,7 @@ func (s *Store) StreamSpeeds(ctx context.Context, streams []*graph.Flow, now tim
 					take: func(raw bson.Raw) error {
 						at, _ := raw.Lookup("at").TimeOK()
 						status, _ := raw.Lookup("status").StringValueOK()
-						later[i] = !graph.NodeStatus(status).Final() || !at.Before(x.since) // its end may not be recorded yet
+						later[i] = !nodeOver(graph.NodeStatus(status)) || !at.Before(x.since) // its end may not be recorded yet
 						return nil
 					},
 				}

@@ -16,10 +16,10 @@ import (
 
 // ErrTypeChanged is returned for a change of a type that names another version than the
 // stored one: somebody else changed it in between.
-var ErrTypeChanged = errors.New("the type was changed in the meantime")
+var ErrTypeChanged = fmt.Errorf("the type was %w", model.ErrChanged)
 
 // ErrNoType is returned for a type without a document.
-var ErrNoType = errors.New("no such task type")
+var ErrNoType = missing("no such task type")
 
 // List reads all documents of task_types, ordered by code. unread are those that this
 // release cannot read. Index: _id.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -278,7 +277,7 @@ func (s *Tasks) States(ctx context.Context, ids []string) (map[string]*model.Tas
 }
 
 // ErrNotFound is returned for a task id that does not exist.
-var ErrNotFound = errors.New("no such task")
+var ErrNotFound = missing("no such task")
 
 // Get reads one task, or returns [ErrNotFound]. Index: _id.
 func (s *Tasks) Get(ctx context.Context, id string) (*model.Task, error) {

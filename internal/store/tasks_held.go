@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -58,7 +59,7 @@ func (s *Tasks) Held(ctx context.Context, workers, types []string, limit int) (h
 	}
 	for _, doc := range docs {
 		for _, w := range doc.States {
-			if w.Open() && (len(workers) == 0 || wanted[w.WorkerID]) {
+			if lifecycle.Open(&w) && (len(workers) == 0 || wanted[w.WorkerID]) {
 				held = append(held, Held{doc.ID, doc.Type, w})
 			}
 		}

@@ -171,7 +171,7 @@ func (s *Tasks) Lost(ctx context.Context, missed []*Ping) ([]Ping, error) {
 		if t != nil {
 			_, st = lifecycle.ExecutionOf(t, p.ExecID)
 		}
-		if st == nil || !st.Open() {
+		if st == nil || !lifecycle.Open(st) {
 			p.Missed = false
 			lost = append(lost, *p)
 			continue

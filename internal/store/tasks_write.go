@@ -167,7 +167,7 @@ func (w *Write) seenIn(cur *model.Task) bool {
 	changed := false
 	for i := range w.After.WorkerStates {
 		a := &w.After.WorkerStates[i]
-		if _, b := lifecycle.ExecutionOf(w.Before, a.ExecID); b != nil && b.Open() == a.Open() && b.Parked == a.Parked {
+		if _, b := lifecycle.ExecutionOf(w.Before, a.ExecID); b != nil && lifecycle.Open(b) == lifecycle.Open(a) && b.Parked == a.Parked {
 			continue
 		}
 		changed = true
@@ -310,7 +310,7 @@ func (w *Write) othersLapsed() (filter bson.D) {
 	for i := range w.Before.WorkerStates {
 		b := &w.Before.WorkerStates[i]
 		_, a := lifecycle.ExecutionOf(w.After, b.ExecID)
-		if b.Open() && b.ExecID != w.Lapsed && (a == nil || !a.Open()) {
+		if lifecycle.Open(b) && b.ExecID != w.Lapsed && (a == nil || !lifecycle.Open(a)) {
 			until := bsoncore.BuildDocument(nil, bsoncore.AppendDateTimeElement(nil, "$lte", w.At.UnixMilli()))
 			filter = append(filter, d("worker_states."+strconv.Itoa(i)+".ping_expire_time", bsoncore.Document(until)))
 		}

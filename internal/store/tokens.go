@@ -15,7 +15,7 @@ import (
 )
 
 // ErrUnknownToken is returned for the id of a token that has no document.
-var ErrUnknownToken = errors.New("no such token")
+var ErrUnknownToken = missing("no such token")
 
 // tokenKept is how long the document of a token stays when the token is revoked or has expired: an
 // audit can still name it.

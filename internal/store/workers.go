@@ -72,7 +72,7 @@ type Drain struct {
 }
 
 // ErrNoWorker says that no worker of an id was heard of within a day.
-var ErrNoWorker = errors.New("no such worker")
+var ErrNoWorker = missing("no such worker")
 
 // WorkerRefusedError says why a worker cannot be drained.
 type WorkerRefusedError struct{ ID, Reason string }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/builtin"
@@ -46,12 +47,12 @@ func Update(ctx context.Context, p *producer.Producer, id string, t *form.Task, 
 			return nil, err
 		}
 		if rev != 0 && stored.Rev != rev {
-			return nil, producer.ErrChanged
+			return nil, fmt.Errorf("the task was %w", model.ErrChanged)
 		}
 		whole := *t
 		keepUnsaid(&whole.Options, form.OptionsOf(&stored.Options))
 		after, err := update(ctx, p, id, &whole, stored.Rev, now)
-		if rev != 0 || !errors.Is(err, producer.ErrChanged) || try == tries {
+		if rev != 0 || !errors.Is(err, model.ErrChanged) || try == tries {
 			return after, err
 		}
 	}

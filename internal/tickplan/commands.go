@@ -12,6 +12,13 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
+// The statuses of seed 000, see Status of [schedule.Rule].
+const (
+	StatusNew     = "new"
+	StatusOnline  = "online"
+	StatusOffline = "offline"
+)
+
 // The other decisions about a rule. Each returns the rule as it shall be, or nil when
 // nothing changes.
 
@@ -105,14 +112,14 @@ func Cancel(r *schedule.Rule, cal *calendar.Schedule, id string, now time.Time) 
 // Enable lets the rule fire from now on. What came while it was offline is recorded as
 // skipped (paused), in one record, and not run.
 func Enable(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
-	if r.Status == schedule.StatusOnline {
+	if r.Status == StatusOnline {
 		return nil
 	}
 	d := decide(r, cal, now)
-	if r.Status == schedule.StatusOffline && !Rests(r) {
+	if r.Status == StatusOffline && !Rests(r) {
 		d.cover(SkipPaused)
 	}
-	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = schedule.StatusOnline, "", time.Time{}, clock.Later(d.DecidedTo, d.now)
+	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = StatusOnline, "", time.Time{}, clock.Later(d.DecidedTo, d.now)
 	d.UpdatedAt = d.now
 	d.schedule()
 	return d.Rule
@@ -121,14 +128,14 @@ func Enable(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.R
 // Disable stops the rule at once. What runs or waits goes on; what is due and not decided
 // counts as paused.
 func Disable(r *schedule.Rule, cal *calendar.Schedule, note string, now time.Time) *schedule.Rule {
-	if r.Status == schedule.StatusOffline && r.PauseNote == note {
+	if r.Status == StatusOffline && r.PauseNote == note {
 		return nil
 	}
 	d := decide(r, cal, now)
-	if r.Status == schedule.StatusNew || Rests(r) {
+	if r.Status == StatusNew || Rests(r) {
 		d.DecidedTo = clock.Later(d.DecidedTo, d.now) // it has missed nothing
 	}
-	d.Status, d.PauseNote, d.PausedAt, d.UpdatedAt = schedule.StatusOffline, note, d.now, d.now
+	d.Status, d.PauseNote, d.PausedAt, d.UpdatedAt = StatusOffline, note, d.now, d.now
 	d.schedule()
 	return d.Rule
 }
@@ -141,15 +148,15 @@ func Disable(r *schedule.Rule, cal *calendar.Schedule, note string, now time.Tim
 func Edit(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, now time.Time) *schedule.Rule {
 	d := decide(r, old, now)
 	switch d.Status {
-	case schedule.StatusOnline:
+	case StatusOnline:
 		d.coverTo(d.now.Add(-MissedAfter-1), SkipEdited)
 		d.ticks()
 		if !d.finished() {
 			d.cover(SkipEdited) // more than one decision holds
 		}
-	case schedule.StatusOffline:
+	case StatusOffline:
 		if Rests(r) {
-			d.Status, d.PauseNote = schedule.StatusOnline, "" // unless it has no ticks by the new times either
+			d.Status, d.PauseNote = StatusOnline, "" // unless it has no ticks by the new times either
 		} else {
 			d.cover(SkipPaused) // its paused time goes on, by the new times
 		}
@@ -201,9 +208,9 @@ func Delete(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.R
 	}
 	d := decide(r, cal, now)
 	switch r.Status {
-	case schedule.StatusOnline:
+	case StatusOnline:
 		d.cover(SkipMissed)
-	case schedule.StatusOffline:
+	case StatusOffline:
 		if !Rests(r) {
 			d.cover(SkipPaused)
 		}
@@ -212,7 +219,7 @@ func Delete(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.R
 		d.record(q, schedule.RunCanceled, "the rule was deleted")
 	}
 	d.Queued = nil
-	d.Status, d.PauseNote, d.PausedAt = schedule.StatusOffline, "deleted", d.now
+	d.Status, d.PauseNote, d.PausedAt = StatusOffline, "deleted", d.now
 	d.DeletedAt, d.UpdatedAt, d.Living = d.now, d.now, ""
 	d.Version++
 	d.schedule()

@@ -71,7 +71,7 @@ func decide(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *decision {
 // a hundred runs: while NextFireAt is not after now there is more. What is planned already
 // may be so much that it must be carried out first: then it returns nil, too.
 func Plan(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
-	if r.Status != schedule.StatusOnline || r.NextFireAt.IsZero() || r.NextFireAt.After(now) || Heavy(r) {
+	if r.Status != StatusOnline || r.NextFireAt.IsZero() || r.NextFireAt.After(now) || Heavy(r) {
 		return nil
 	}
 	d := decide(r, cal, now)
@@ -104,10 +104,10 @@ func (d *decision) ticks() {
 
 // cover records ticks up to now that nobody will decide any more as skipped, in one
 // record: none is left out.
-func (d *decision) cover(why schedule.SkipReason) { d.coverTo(d.now, why) }
+func (d *decision) cover(why string) { d.coverTo(d.now, why) }
 
 // coverTo is [decision.cover] of the ticks up to another time.
-func (d *decision) coverTo(to time.Time, why schedule.SkipReason) {
+func (d *decision) coverTo(to time.Time, why string) {
 	decided := to
 	if end := d.EndAt.Add(-1); !d.EndAt.IsZero() && end.Before(to) {
 		to = end
@@ -248,13 +248,13 @@ func (d *decision) afterFailure() (attempt int, ok bool) {
 }
 
 // skip records that a tick does not run.
-func (d *decision) skip(at time.Time, why schedule.SkipReason, attempt int) {
+func (d *decision) skip(at time.Time, why string, attempt int) {
 	d.skipSpan(at, at, 1, why, attempt)
 }
 
 // skipSpan records that so many ticks do not run. Consecutive skips of one reason share a
 // record.
-func (d *decision) skipSpan(first, last time.Time, n int64, why schedule.SkipReason, attempt int) {
+func (d *decision) skipSpan(first, last time.Time, n int64, why string, attempt int) {
 	if last := effective(d.Rule); last != nil && Failed(last.Status) && why != SkipMissed && why != SkipPaused && why != SkipEdited {
 		d.FailSkips = true // any skip after a failure is the one that the failure costs
 	}
@@ -296,7 +296,7 @@ func (d *decision) send(ref schedule.RunRef) {
 // schedule sets when the rule is looked at next.
 func (d *decision) schedule() {
 	d.NextFireAt = time.Time{}
-	if d.Status != schedule.StatusOnline {
+	if d.Status != StatusOnline {
 		return
 	}
 	next := d.cal.Next(d.after())
@@ -311,17 +311,17 @@ func (d *decision) schedule() {
 }
 
 func (d *decision) rest(note string) {
-	d.Status, d.PauseNote, d.PausedAt = schedule.StatusOffline, note, time.Time{}
+	d.Status, d.PauseNote, d.PausedAt = StatusOffline, note, time.Time{}
 }
 
 // Enabled says whether a person wants the rule to fire: it does, or rests because its end is
 // reached.
-func Enabled(r *schedule.Rule) bool { return r.Status == schedule.StatusOnline || Rests(r) }
+func Enabled(r *schedule.Rule) bool { return r.Status == StatusOnline || Rests(r) }
 
 // Rests says whether the rule is offline by itself, because it has no ticks left: nobody
 // paused it.
 func Rests(r *schedule.Rule) bool {
-	return r.Status == schedule.StatusOffline && r.PausedAt.IsZero()
+	return r.Status == StatusOffline && r.PausedAt.IsZero()
 }
 
 func (d *decision) finished() bool { return d.MaxRuns > 0 && d.Runs >= d.MaxRuns }

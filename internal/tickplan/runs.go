@@ -7,6 +7,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -22,7 +23,7 @@ func RunStatusOf(t *model.Task) (s schedule.RunStatus, info string) {
 		return failedStatus(t), t.ErrorInfo
 	case model.StatusExecuting:
 		for i := range t.WorkerStates {
-			if w := &t.WorkerStates[i]; w.Open() && w.Parked {
+			if w := &t.WorkerStates[i]; lifecycle.Open(w) && w.Parked {
 				return schedule.RunWaiting, ""
 			}
 		}

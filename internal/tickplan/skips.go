@@ -1,14 +1,12 @@
 package tickplan
 
-import "github.com/mscheduler/mscheduler/periodic/schedule"
-
-// The reasons for which a tick does not run, see [schedule.SkipReason].
+// The reasons for which a tick does not run, see Reason of schedule.Run.
 const (
-	SkipOverlap     schedule.SkipReason = "overlap"
-	SkipFailure     schedule.SkipReason = "failure"
-	SkipConcurrency schedule.SkipReason = "concurrency"
-	SkipMissed      schedule.SkipReason = "missed"
-	SkipPaused      schedule.SkipReason = "paused"
-	SkipEdited      schedule.SkipReason = "edited"
-	SkipCapacity    schedule.SkipReason = "capacity"
+	SkipOverlap     = "overlap"
+	SkipFailure     = "failure"
+	SkipConcurrency = "concurrency"
+	SkipMissed      = "missed"
+	SkipPaused      = "paused"
+	SkipEdited      = "edited"
+	SkipCapacity    = "capacity"
 )

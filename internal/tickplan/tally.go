@@ -9,7 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// What became of a tick, for [Tally]. A tick that does not run has a [schedule.SkipReason] instead.
+// What became of a tick, for [Tally]. A tick that does not run has a reason instead, see Reason of [schedule.Run].
 const (
 	TickStarted = "started"
 	TickQueued  = "queued" // it counts as started, too, when its turn comes
@@ -32,12 +32,12 @@ type Tick struct {
 // Ticks are what a decision made of ticks, and the runs of people whose tasks it sends. Of a rule without
 // records it knows only the last of several reasons to skip.
 func Ticks(before, after *schedule.Rule) (ticks []Tick) {
-	skipped := func(id string, nominal time.Time, why schedule.SkipReason, count int64, manual bool) {
+	skipped := func(id string, nominal time.Time, why string, count int64, manual bool) {
 		if before.Range != nil && before.Range.ID == id {
 			count -= before.Range.Count // by this decision
 		}
 		if count > 0 {
-			ticks = append(ticks, Tick{Nominal: nominal, Result: string(why), Count: count, Manual: manual})
+			ticks = append(ticks, Tick{Nominal: nominal, Result: why, Count: count, Manual: manual})
 		}
 	}
 	for i := range after.Planned {

@@ -13,7 +13,7 @@ func TestATallyCountsWhatADecisionAdds(t *testing.T) {
 	started := func(id string, manual bool) schedule.Planned {
 		return schedule.Planned{ID: id, Task: &model.Task{Origin: &model.Origin{Tick: &model.Tick{Manual: manual}}}}
 	}
-	skips := func(id, run string, why schedule.SkipReason, n int64) schedule.Planned {
+	skips := func(id, run string, why string, n int64) schedule.Planned {
 		return schedule.Planned{ID: id, Record: &schedule.Run{ID: run, Status: schedule.RunSkipped, Reason: why, Count: n}}
 	}
 	before := &schedule.Rule{

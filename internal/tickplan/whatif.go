@@ -28,8 +28,8 @@ const defaultMost = 7 * 24 * 60
 // Fate is the outcome of one tick in a [WhatIf].
 type Fate struct {
 	Nominal time.Time
-	Status  schedule.RunStatus  // how the run ended, SKIPPED, or CANCELED
-	Reason  schedule.SkipReason // of a skip
+	Status  schedule.RunStatus // how the run ended, SKIPPED, or CANCELED
+	Reason  string             // of a skip
 	Attempt int
 	Started time.Time // zero for one that never did
 }
@@ -71,7 +71,7 @@ func (w WhatIf) Forecast() (Forecast, error) {
 	}
 	r := settled(w.Rule)
 	// Names as short as can be, and a record of everything, whatever the rule's log keeps.
-	r.ID, r.Log, r.Status = "r", "", schedule.StatusOnline
+	r.ID, r.Log, r.Status = "r", "", StatusOnline
 	r.DecidedTo = w.From.Truncate(time.Second).Add(-time.Second)
 	d := decide(r, cal, r.DecidedTo)
 	d.schedule()
@@ -198,17 +198,17 @@ func (s *simulation) fate(id string, nominal time.Time) *Fate {
 // Sum is a forecast in numbers.
 type Sum struct {
 	Ticks    int
-	Runs     int                         // that started
-	Waited   int                         // of them, those that had to wait for another's end
-	LongWait time.Duration               // the longest such wait
-	Ended    map[schedule.RunStatus]int  // runs by how they ended; those cancelled while they waited, too
-	Skipped  map[schedule.SkipReason]int // ticks by why they did not run
+	Runs     int                        // that started
+	Waited   int                        // of them, those that had to wait for another's end
+	LongWait time.Duration              // the longest such wait
+	Ended    map[schedule.RunStatus]int // runs by how they ended; those cancelled while they waited, too
+	Skipped  map[string]int             // ticks by why they did not run
 }
 
 // Sum adds up the forecast. A run counts as waiting if it starts later than the rule's jitter
 // allows.
 func (f *Forecast) Sum(jitter time.Duration) Sum {
-	s := Sum{Ended: map[schedule.RunStatus]int{}, Skipped: map[schedule.SkipReason]int{}}
+	s := Sum{Ended: map[schedule.RunStatus]int{}, Skipped: map[string]int{}}
 	for _, x := range f.Fates {
 		s.Ticks++
 		if x.Status == schedule.RunSkipped {

@@ -206,7 +206,7 @@ func ExplainNode(ctx context.Context, flows *flow.Flows, st *store.Store, doc *g
 	case err != nil || unread[id] != nil:
 		return out, fmt.Errorf("reading the node %s: %w", id, errors.Join(err, unread[id]))
 	case n == nil:
-		return out, fmt.Errorf("%w: %s", flow.ErrNotFound, id)
+		return out, fmt.Errorf("%w: %s", store.ErrNoFlow, id)
 	case n.Status == graph.NodeInit: // it has no task yet
 		out.Status = n.Status
 	default:

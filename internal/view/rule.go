@@ -9,23 +9,23 @@ import (
 
 // Run is a run as JSON.
 type Run struct {
-	ID       string              `json:"id"`
-	Rule     string              `json:"rule"`
-	Tenant   string              `json:"tenant,omitempty"`
-	Nominal  string              `json:"nominal"`
-	Last     string              `json:"last_nominal,omitempty"` // of skipped ticks that share the record
-	Ticks    int64               `json:"ticks"`
-	Status   schedule.RunStatus  `json:"status"`
-	Reason   schedule.SkipReason `json:"reason,omitempty"`
-	Error    string              `json:"error_info,omitempty"`
-	Attempt  int                 `json:"attempt,omitempty"`
-	Manual   bool                `json:"manual,omitempty"`
-	TaskID   string              `json:"task_id,omitempty"`
-	Late     int64               `json:"late_ms"`
-	Started  string              `json:"started_at,omitempty"`
-	Executed string              `json:"executed_at,omitempty"` // when a worker began it
-	Ended    string              `json:"ended_at,omitempty"`
-	Call     *schedule.HTTPCall  `json:"call,omitempty"`
+	ID       string             `json:"id"`
+	Rule     string             `json:"rule"`
+	Tenant   string             `json:"tenant,omitempty"`
+	Nominal  string             `json:"nominal"`
+	Last     string             `json:"last_nominal,omitempty"` // of skipped ticks that share the record
+	Ticks    int64              `json:"ticks"`
+	Status   schedule.RunStatus `json:"status"`
+	Reason   string             `json:"reason,omitempty"`
+	Error    string             `json:"error_info,omitempty"`
+	Attempt  int                `json:"attempt,omitempty"`
+	Manual   bool               `json:"manual,omitempty"`
+	TaskID   string             `json:"task_id,omitempty"`
+	Late     int64              `json:"late_ms"`
+	Started  string             `json:"started_at,omitempty"`
+	Executed string             `json:"executed_at,omitempty"` // when a worker began it
+	Ended    string             `json:"ended_at,omitempty"`
+	Call     *schedule.HTTPCall `json:"call,omitempty"`
 }
 
 // RunOf is a run as it is now.

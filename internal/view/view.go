@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -23,7 +24,7 @@ func Task(raw bson.Raw) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if took := t.ExecTime(); took > 0 {
+	if took := lifecycle.ExecTime(t); took > 0 {
 		return Document(raw, "id", bson.E{Key: "exec_time_ms", Value: took.Milliseconds()})
 	}
 	return Document(raw, "id")

@@ -1,8 +1,8 @@
-// Package workerevent names the kinds of events of a consumer: the values of consumer.EventKind,
+// Package workerevent names the kinds of events of a consumer: the values of Kind of consumer.Event,
 // which says what they mean. Callers only read them, so they are not exported.
 package workerevent
 
-// The kinds, see consumer.EventKind.
+// The kinds, see Kind of consumer.Event.
 const (
 	Claimed   = "claimed"
 	TakenOver = "taken_over"

@@ -43,7 +43,12 @@ type Rule struct {
 	Log            RunLog            `bson:"log,omitempty"`
 	RunRetention   time.Duration     `bson:"run_retention_ms,omitempty"` // of records; 0 = 90 days
 
-	Status    Status    `bson:"status"`
+	// Status tells whether the rule fires (seed 000).
+	//
+	//	new      never enabled
+	//	online   fires
+	//	offline  disabled; when it is enabled again, missed ticks are recorded as skipped (paused)
+	Status    string    `bson:"status"`
 	PauseNote string    `bson:"pause_note,omitempty"` // why it is offline
 	PausedAt  time.Time `bson:"paused_at,omitempty"`  // offline since
 	DeletedAt time.Time `bson:"deleted_at,omitempty"` // logically deleted: its runs stay
@@ -86,16 +91,6 @@ type TaskTemplate struct {
 	Priority *int          `bson:"priority,omitempty"`
 	Options  model.Options `bson:"options,omitempty"`
 }
-
-// Status tells whether a rule fires.
-type Status string
-
-// The statuses of seed 000.
-const (
-	StatusNew     Status = "new"     // never enabled
-	StatusOnline  Status = "online"  // fires
-	StatusOffline Status = "offline" // disabled; when it is enabled again, missed ticks are recorded as skipped (paused)
-)
 
 // OverlapPolicy selects what a tick does if an earlier run is still active (seed 003).
 type OverlapPolicy string
@@ -173,17 +168,6 @@ const (
 	RunSkipped       RunStatus = "SKIPPED"
 )
 
-// SkipReason is the reason for which a tick did not run.
-//
-//	overlap      an earlier run was still active
-//	failure      the previous run failed
-//	concurrency  the rule had reached its limit of running and waiting runs
-//	missed       no engine decided it in time
-//	paused       the rule was offline
-//	edited       the tick was late when the rule was edited
-//	capacity     the rule had 1,000 active runs, the maximum
-type SkipReason string
-
 // LastRun is the newest run of a rule that was not skipped.
 type LastRun struct {
 	ID      string    `bson:"id"`
@@ -212,11 +196,11 @@ type RunRef struct {
 
 // SkipSpan is the record that consecutive skips of one reason share.
 type SkipSpan struct {
-	ID     string     `bson:"id"` // of the record: the id of its first tick
-	Reason SkipReason `bson:"reason"`
-	First  time.Time  `bson:"first"`
-	Last   time.Time  `bson:"last"`
-	Count  int64      `bson:"count"`
+	ID     string    `bson:"id"`     // of the record: the id of its first tick
+	Reason string    `bson:"reason"` // see [Run]
+	First  time.Time `bson:"first"`
+	Last   time.Time `bson:"last"`
+	Count  int64     `bson:"count"`
 }
 
 // Planned lists the actions of one decision. Each action is idempotent.
@@ -230,22 +214,31 @@ type Planned struct {
 // Run is one document of the collection periodic_runs: the outcome of one tick, or of a range
 // of ticks that were skipped for one reason.
 type Run struct {
-	ID       string     `bson:"_id"` // rule@nominal, rule!request for a manual one
-	RuleID   string     `bson:"rule_id"`
-	RuleName string     `bson:"rule_name"`
-	Tenant   string     `bson:"tenant,omitempty"`
-	Nominal  time.Time  `bson:"nominal"`
-	Last     time.Time  `bson:"last,omitempty"`  // of a range of skips: its last tick
-	Count    int64      `bson:"count,omitempty"` // of a range of skips: its number of ticks
-	Status   RunStatus  `bson:"status"`
-	Reason   SkipReason `bson:"reason,omitempty"`
-	Error    string     `bson:"error_info,omitempty"`
-	Attempt  int        `bson:"attempt,omitempty"`
-	Manual   bool       `bson:"manual,omitempty"`
-	TaskID   string     `bson:"task_id,omitempty"`
-	Late     int64      `bson:"late_ms,omitempty"` // from the nominal time to the start, or to the decision to wait or skip
-	Rev      int64      `bson:"rev"`               // of the decision; a record never goes back to a lower rev
-	At       time.Time  `bson:"at"`                // of the decision
+	ID       string    `bson:"_id"` // rule@nominal, rule!request for a manual one
+	RuleID   string    `bson:"rule_id"`
+	RuleName string    `bson:"rule_name"`
+	Tenant   string    `bson:"tenant,omitempty"`
+	Nominal  time.Time `bson:"nominal"`
+	Last     time.Time `bson:"last,omitempty"`  // of a range of skips: its last tick
+	Count    int64     `bson:"count,omitempty"` // of a range of skips: its number of ticks
+	Status   RunStatus `bson:"status"`
+	// Reason says why the tick did not run; "" = it did.
+	//
+	//	overlap      an earlier run was still active
+	//	failure      the previous run failed
+	//	concurrency  the rule had reached its limit of running and waiting runs
+	//	missed       no engine decided it in time
+	//	paused       the rule was offline
+	//	edited       the tick was late when the rule was edited
+	//	capacity     the rule had 1,000 active runs, the maximum
+	Reason  string    `bson:"reason,omitempty"`
+	Error   string    `bson:"error_info,omitempty"`
+	Attempt int       `bson:"attempt,omitempty"`
+	Manual  bool      `bson:"manual,omitempty"`
+	TaskID  string    `bson:"task_id,omitempty"`
+	Late    int64     `bson:"late_ms,omitempty"` // from the nominal time to the start, or to the decision to wait or skip
+	Rev     int64     `bson:"rev"`               // of the decision; a record never goes back to a lower rev
+	At      time.Time `bson:"at"`                // of the decision
 
 	StartedAt time.Time `bson:"started_at,omitempty"` // when its task was sent
 	// ExecutedAt is when a worker began the first known execution of the task.

@@ -35,21 +35,6 @@ const (
 	StatusCancelled Status = "CANCELLED" // by a person
 )
 
-// Over reports whether the plan is over.
-func (s Status) Over() bool { return s == StatusFinish || s == StatusCancelled }
-
-// State says how a step ended, or what is wrong with it (the last_state of seed 001).
-type State string
-
-// The states of steps.
-const (
-	StateOK        State = "OK"
-	StateError     State = "ERROR"      // the step is due again
-	StateCancelled State = "CANCELLED"  // a person cancelled its task: the plan goes on with the next step
-	StatePlanError State = "PLAN_ERROR" // the plan is ERROR
-	StateNoWorker  State = "NO_WORKER"  // the step is due, and nobody serves its station (NOT_WORKER in seed 001)
-)
-
 // Spec is the definition of a plan. Its JSON and YAML names are those of the fields in snake case.
 type Spec struct {
 	// PlanID names the plan within its tenant: 1 to 128 bytes without / and @. An id has at most one plan,
@@ -132,7 +117,7 @@ type Plan struct {
 	ExecTime  time.Time `bson:"exec_time,omitempty"`  // when the last step ended
 	RealRepet int64     `bson:"real_repet,omitempty"` // steps that have succeeded
 	Skipped   int64     `bson:"skipped,omitempty"`    // times that were skipped
-	LastState State     `bson:"last_state,omitempty"` // of the last step that ended; "" = none has
+	LastState string    `bson:"last_state,omitempty"` // how the last step ended, or what is wrong with it, see [Result]; "" = none has ended
 
 	Status    Status    `bson:"status"`
 	Reason    string    `bson:"reason,omitempty"`  // of the last state and the status, for people
@@ -172,23 +157,30 @@ type Action string
 // executions. Results are stored when it has ended, so earlier failures of a try have none. This can happen if max_errors
 // and max_lapses together exceed 9, as by default.
 type Result struct {
-	ID          string        `bson:"_id"`  // plan/step/execution
-	Plan        string        `bson:"plan"` // the ID of the plan
-	PlanID      string        `bson:"plan_id"`
-	Tenant      string        `bson:"tenant,omitempty"`
-	RequestID   string        `bson:"request_id,omitempty"` // of the plan, as is the caller
-	Caller      string        `bson:"caller,omitempty"`
-	Description string        `bson:"description,omitempty"`
-	Station     string        `bson:"station"`
-	Step        int64         `bson:"step"`
-	Try         int64         `bson:"try,omitempty"`
-	PlanTime    time.Time     `bson:"plan_time"`
-	Worker      string        `bson:"worker,omitempty"` // "" = nobody took part
-	State       State         `bson:"state"`
-	Result      bson.RawValue `bson:"result,omitempty"`
-	ErrorInfo   string        `bson:"error_info,omitempty"`
-	At          time.Time     `bson:"at"` // when the participant ended
-	DeleteAt    time.Time     `bson:"delete_at,omitempty"`
+	ID          string    `bson:"_id"`  // plan/step/execution
+	Plan        string    `bson:"plan"` // the ID of the plan
+	PlanID      string    `bson:"plan_id"`
+	Tenant      string    `bson:"tenant,omitempty"`
+	RequestID   string    `bson:"request_id,omitempty"` // of the plan, as is the caller
+	Caller      string    `bson:"caller,omitempty"`
+	Description string    `bson:"description,omitempty"`
+	Station     string    `bson:"station"`
+	Step        int64     `bson:"step"`
+	Try         int64     `bson:"try,omitempty"`
+	PlanTime    time.Time `bson:"plan_time"`
+	Worker      string    `bson:"worker,omitempty"` // "" = nobody took part
+	// State says how the participant ended, or what is wrong with the step (the last_state of seed 001).
+	//
+	//	OK          it succeeded
+	//	ERROR       it failed: the step is due again
+	//	CANCELLED   a person cancelled the task: the plan goes on with the next step
+	//	PLAN_ERROR  the plan is ERROR
+	//	NO_WORKER   the step is due, and nobody serves its station (NOT_WORKER in seed 001)
+	State     string        `bson:"state"`
+	Result    bson.RawValue `bson:"result,omitempty"`
+	ErrorInfo string        `bson:"error_info,omitempty"`
+	At        time.Time     `bson:"at"` // when the participant ended
+	DeleteAt  time.Time     `bson:"delete_at,omitempty"`
 }
 
 // Args are the arguments of the task of a step. M is the type of the messages. The type of a station is
@@ -201,10 +193,10 @@ type Args[M any] struct {
 	Caller      string    `bson:"caller,omitempty" json:"caller,omitempty"`
 	Description string    `bson:"description,omitempty" json:"description,omitempty"`
 	// What follows is of the plan as it was when the step was sent. A step that an earlier release sent has none of it.
-	PlanType  Type  `bson:"plan_type,omitempty" json:"plan_type,omitempty"`
-	PlanValue int   `bson:"plan_value" json:"plan_value"`
-	PlanRepet int   `bson:"plan_repet" json:"plan_repet"`
-	RealRepet int64 `bson:"real_repet" json:"real_repet"`                     // steps that had succeeded
-	LastState State `bson:"last_state,omitempty" json:"last_state,omitempty"` // how the step or try before ended; "" = there was none
-	Messages  []M   `bson:"messages" json:"messages"`
+	PlanType  Type   `bson:"plan_type,omitempty" json:"plan_type,omitempty"`
+	PlanValue int    `bson:"plan_value" json:"plan_value"`
+	PlanRepet int    `bson:"plan_repet" json:"plan_repet"`
+	RealRepet int64  `bson:"real_repet" json:"real_repet"`                     // steps that had succeeded
+	LastState string `bson:"last_state,omitempty" json:"last_state,omitempty"` // how the step or try before ended, see [Result]; "" = there was none
+	Messages  []M    `bson:"messages" json:"messages"`
 }

@@ -47,7 +47,7 @@ type Delivery struct {
 	Body []byte
 }
 
-// Body is what a callback says of the end of a task, of a flow, or of a plan.
+// Body is the JSON body of a callback about a task, a flow or a plan.
 type Body struct {
 	// Ext holds the task's arguments, which seed 000 names ext, with *** for credentials. For the HTTP
 	// target of a periodic rule it is the ext of the rule.

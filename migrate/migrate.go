@@ -2,9 +2,9 @@
 // release's version: indexes and a version number, never the data of tasks.
 //
 // An empty database needs no migration by hand: the first Send or Run sets it up. An
-// older schema is changed only here and by the command mscheduler db migrate. Changes
-// expand first and contract a release later, so that releases one apart work on the
-// same database; a release that cannot read a newer schema refuses to start.
+// older schema is changed only here and by the command mscheduler db migrate. A migration
+// only adds; a later release removes what is obsolete. So consecutive releases can share a
+// database. A release that cannot read a newer schema refuses to start.
 package migrate
 
 import (

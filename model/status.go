@@ -13,8 +13,8 @@ const (
 	StatusError             Status = "Error"             // the last execution failed; a retry follows
 	StatusSuccess           Status = "Success"           // every required worker succeeded
 	StatusCompleted         Status = "Completed"         // succeeded, but the callback is not delivered yet
-	StatusFailure           Status = "Failure"           // the budget is exhausted; no person needs to decide
-	StatusPending           Status = "Pending"           // the budget is exhausted; a person must decide
+	StatusFailure           Status = "Failure"           // no retry is left, or none can help
+	StatusPending           Status = "Pending"           // as Failure, and a person must decide
 	StatusManuallyProcessed Status = "ManuallyProcessed" // a person resolved it
 	StatusCancelled         Status = "Cancelled"         // cancelled, or expired before a worker started it
 )

@@ -13,8 +13,8 @@ import (
 )
 
 // Sent returns the arguments of all tasks of the type that the database holds, whatever
-// became of them, in the order in which they were sent; of one millisecond, in the order
-// of their ids. It looks at collections without a prefix, and ends the test when the
+// became of them, in the order in which they were sent, and tasks of the same millisecond in the order of their ids.
+// It looks at collections without a prefix, and ends the test when the
 // arguments of a task cannot be decoded.
 func Sent[A, R any](t testing.TB, db *mongo.Database, typ model.Type[A, R]) []A {
 	t.Helper()

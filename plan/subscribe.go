@@ -33,8 +33,8 @@ type Event struct {
 	Token           string // for [Topic.After]
 }
 
-// Subscribe returns the results of plans, as engines store them, until ctx ends: what each participant
-// of a step did, and steps that nobody serves (NO_WORKER). It returns each result that is
+// Subscribe returns the results of plans, as engines store them, until ctx ends: what each worker that took part in
+// a step did, and steps that no worker serves (NO_WORKER). It returns each result that is
 // stored after the loop has begun, or after Topic.After, at least once. After a broken connection it
 // resumes where it stopped.
 //

@@ -40,7 +40,8 @@ func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, 
 	return t, nil
 }
 
-// Retry runs a task again now, but not one of a node that starts flows, whose flow decides. A task that waits for a retry becomes due at once, in the same
+// Retry runs a task again now. It refuses tasks of type mscheduler.node: flow.Flows.RetryFrom retries their nodes. A
+// task that waits for a retry becomes due at once, in the same
 // life. A task that ended without success begins a new life with a fresh budget. remark gives
 // the reason; it may be empty. If ctx has a span, the task belongs to its trace from then on.
 // id is that of [Sent], or of [model.TaskID].

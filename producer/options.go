@@ -156,7 +156,7 @@ func Timeout(d time.Duration) Option {
 
 // Retry sets what happens after an error. A zero field is left to the type, the handler or the
 // default. Another strategy or a MaxErrors above 0 overrides the strategy none of the type.
-// Defaults to 10 retries with exponential backoff from 1 s to 1 h.
+// Defaults to 10 retries with delays that start at 1 s and double, up to about nine minutes.
 func Retry(r model.Retry) Option {
 	return newOption("Retry", func(s *settings) { s.draft.Options.Retry = new(r) }, r)
 }

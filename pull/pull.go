@@ -8,7 +8,7 @@
 // ([Puller.Ping]), completes, fails or releases it. If pings stop, the lease lapses, and
 // another worker takes over the task.
 //
-// Fetches of many workers at the same time share looks and commands.
+// Fetches of many workers at the same time share queries and commands.
 //
 // Where to look: fetch.go for one fetch, claim.go for due tasks, crowd.go and gathered.go for what
 // fetches share, takeover.go and observe.go for lapsed leases, memory.go and seeker.go for what a

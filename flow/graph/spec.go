@@ -75,8 +75,8 @@ type Wait struct {
 	Until any `bson:"until,omitempty"`
 }
 
-// Each says for which elements a node has tasks. When all have ended and one has failed, the node has
-// failed; with the policy end it has as soon as one fails.
+// Each defines a list; the node runs one task for each of its elements. If a task fails, the node fails when all
+// have ended; with the policy end, at once.
 type Each struct {
 	// Items is a list, or a reference to one: {"$output": "order.parcels"} or {"$arg": "parcels"}.
 	// The node fails if Items is not a list or is too long.

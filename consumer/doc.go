@@ -10,10 +10,9 @@
 //
 // A handler can rely on this: its context ends (context.Cause) when the worker stops
 // ([ErrShutdown]), when the lease cannot be extended ([ErrLeaseLost]), when the task is
-// cancelled ([ErrCancelled]) and at the execution's deadline ([ErrTimeout]). Healthy workers never run more
-// executions of a task at once than it requires, which is one by default. After a takeover by another worker, a late
-// result
-// is refused.
+// cancelled ([ErrCancelled]) and at the execution's deadline ([ErrTimeout]). Healthy workers
+// never run more executions of a task at once than it requires, which is one by default.
+// After a takeover by another worker, a late result is refused.
 //
 // Inside, each loop is a file:
 //

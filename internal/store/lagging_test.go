@@ -321,3 +321,20 @@ func TestBehindARouterAShardWithoutItsMajorityCostsTheOthersNoLease(t *testing.T
 		})
 	}
 }
+
+func TestBehindARouterTasksOfShardsThatLagForLongAreStoredAllTheSame(t *testing.T) {
+	a := newAnswered(t)
+	lagging := atomic.Bool{}
+	a.routed(t, func(request bson.Raw, answer bson.D) bson.D {
+		if lagging.Load() && request.Index(0).Key() == "insert" {
+			return append(answer, field("writeConcernError", bson.D{field("code", number(64)), field("errmsg", "multiple errors reported")}))
+		}
+		return answer
+	})
+	require.NoError(t, a.ReadClock(t.Context()))
+	tasks := []*model.Task{lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "a"}, a.Clock.Now()), lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "b"}, a.Clock.Now())}
+	lagging.Store(true)
+	exists, err := a.Tasks.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, false}, exists)
+}

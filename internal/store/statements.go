@@ -264,7 +264,10 @@ func (b *batch) sendWithin(ctx context.Context, c command, limit time.Duration) 
 	case we.WriteConcernError == nil: // the command was carried out; single statements were not
 		return b.refused(ctx, c, we, limit)
 	case limited && b.lags(we) && c.awaited: // on one shard, perhaps: the others have their majority
-		late, _, err = b.divide(ctx, b.s.durable(b.coll), c)
+		late, done, err := b.divide(ctx, b.s.durable(b.coll), c)
+		if c.parts[0].insert != nil {
+			done.each(b.existed) // it was there before this command
+		}
 		return late, err
 	case limited && b.lags(we):
 		return b.again(ctx, c, we)

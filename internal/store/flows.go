@@ -120,7 +120,7 @@ func (s *Flows) Questions(l Look[*graph.Flow]) []Question {
 func (s *Flows) DueQuestion(now time.Time, skip, limit int, read func(bytes int) bool, take func(*graph.Flow), unread func(Unreadable)) Question {
 	return Question{coll: s.flows, filter: bson.D{d("due_at", bson.D{d("$lte", now)})}, sort: bson.D{d("due_at", 1)}, skip: skip, limit: limit,
 		take: func(raw bson.Raw) error {
-			if !read(len(raw)) {
+			if read != nil && !read(len(raw)) {
 				return nil
 			}
 			if f, err := decodeFlow(raw); err != nil {

@@ -103,14 +103,14 @@ func (k *Keeper[X]) PingLoop(ctx context.Context) {
 // how long until the next.
 func (k *Keeper[X]) PingDue(ctx context.Context) time.Duration {
 	var batch []X
-	answered, waits := true, false
+	answered, waits, awaited := true, false, false
 	next := LongestPause
 	for _, x := range k.cfg.Held() {
 		if !x.Pingable() || x.Lease().Bounded() {
 			continue
 		}
 		if rest := x.Lease().expected(k.cfg.Clock); rest > 0 {
-			next = min(next, rest)
+			next, awaited = min(next, rest), true
 			continue
 		}
 		due, interval := x.Lease().pingDue(k.cfg.Clock), x.Lease().Interval()
@@ -124,9 +124,9 @@ func (k *Keeper[X]) PingDue(ctx context.Context) time.Duration {
 		answered, waits = k.pingBatch(ctx, batch)
 	}
 	switch {
-	case answered:
+	case answered && !awaited:
 		k.cfg.Health.Pinged()
-	case !waits: // others believe that a healthy worker tries again so soon
+	case !answered && !waits: // others believe that a healthy worker tries again so soon
 		next = min(next, claim.RetryPings/2+rand.N(claim.RetryPings/2))
 	}
 	return max(next, shortestPause)

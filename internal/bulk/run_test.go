@@ -42,7 +42,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	db := testdb.New(t)
+	db := testdb.Patient(t) // what is stored is not held, however slow the machine is
 	p, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
 	testdb.Closes(t, p.Close)

@@ -176,13 +176,7 @@ func TestBehindARouterOneHeldDocumentDoesNotCostTheOthersTheirLeases(t *testing.
 				if command != "hello" {
 					return answer
 				}
-				router := bson.D{field("msg", "isdbgrid")}
-				for _, e := range answer {
-					if e.Key != "setName" && e.Key != "hosts" && e.Key != "primary" && e.Key != "me" {
-						router = append(router, e)
-					}
-				}
-				return router
+				return asRouter(answer)
 			})
 			claims := a.claims(t, 10)
 			topology, err := a.Topology(t.Context())

@@ -20,8 +20,9 @@ import (
 )
 
 func main() {
-	// Nobody reads an output any more: a write to it fails, and what follows from that is up to the command. A
-	// worker goes on. Unlike a signal that is ignored, programs that this process starts do not inherit this.
+	// Without this, the process would end at a write to a pipe that nobody reads any more. With it, the write returns
+	// an error, and the command decides: a worker goes on. Programs that this process starts get the default back,
+	// which they would not if the signal were ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	p := cli.Process{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,

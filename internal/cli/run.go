@@ -127,8 +127,8 @@ func Run(ctx context.Context, p Process) int {
 	return code
 }
 
-// unread says whether nobody reads the output any more, as in: mscheduler task list | head -1. That is no news
-// for whoever closed it.
+// unread reports whether the error is that nobody reads the output any more, as in: mscheduler task list | head -1.
+// Such an error needs no message.
 func unread(err error) bool {
 	var write *fs.PathError
 	return errors.As(err, &write) && errors.Is(write, syscall.EPIPE)

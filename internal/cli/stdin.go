@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// stdin reads standard input until ctx ends. A read that waits then, for a line of a person or of another program, is
-// left behind: there is no way to stop it, and the process ends.
+// stdin reads standard input until ctx ends. A read that still waits for input then is left behind, because it cannot be
+// stopped. The process ends soon.
 type stdin struct {
 	ctx  context.Context //nolint:containedctx // a reader has no other way to get it
 	from io.Reader

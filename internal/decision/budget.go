@@ -5,8 +5,8 @@ import "cmp"
 const (
 	// perLook is how many due documents, and how many ends, a look reads at a time.
 	perLook = 500
-	// Of documents that may be large a look decodes those of lookBytes; the next one reads the rest. How many are
-	// asked for follows from the size of the last ones: from firstLook at first to mostLarge.
+	// Where documents may be large, a look decodes at most lookBytes of them, and the next look reads the rest. It asks
+	// for firstLook documents at first, and then for as many as the sizes of the last ones allow, at most mostLarge.
 	lookBytes = 16 << 20
 	firstLook = 20
 	mostLarge = 64

@@ -61,8 +61,8 @@ const (
 	// confirmTime is how long the database has to confirm leases that have ended by the wall clock
 	// alone.
 	confirmTime = time.Second
-	// A batch of pings waits for its answer for so many intervals, which is about as long as the leases that it asks for,
-	// and for longestWait at most. mostWaiting of them wait at once, each on a connection.
+	// A batch of pings waits for its answer for intervalsWaited ping intervals, which is about the length of its leases,
+	// and at most longestWait. At most mostWaiting batches wait at once, each on a connection.
 	intervalsWaited = 3
 	longestWait     = 30 * time.Second
 	mostWaiting     = 3
@@ -155,9 +155,9 @@ func (k *Keeper[X]) pingBatch(ctx context.Context, batch []X) (answered, waits b
 	return k.pingOn(ctx, free)
 }
 
-// pingOn pings the batch. The answer is awaited as long as [Keeper.Ping] does, then the next ping goes out beside it,
-// since its connection may never answer. It may come later, and count: the majority lags, say, or handlers have all
-// connections of the pool. After LongestPause others are pinged meanwhile.
+// pingOn pings the batch and waits at most LongestPause, so that other leases can be pinged. If there is no answer within
+// the patience of [Keeper.Ping], the next ping goes out beside this one, whose connection may never answer. A later
+// answer still counts: the majority may lag, or handlers may use all connections of the pool.
 func (k *Keeper[X]) pingOn(ctx context.Context, batch []X) (answered, waits bool) {
 	if k.waiting.Load() >= mostWaiting {
 		return false, false

@@ -47,8 +47,8 @@ type Decision[D any] struct {
 type Look[D any] struct {
 	Now         time.Time
 	Skip, Limit int // of the due documents
-	// Read is told the size of each due document that may be large before it is decoded; nil = it is not. false =
-	// enough was read, and the document is left for the next look.
+	// Read gets the size of each due document before the document is decoded. If it returns false, enough was read, and
+	// the document waits for the next look. It is called where documents may be large. nil = all are decoded.
 	Read       func(bytes int) bool
 	Due        func(D)
 	Unread     func(Unreadable)

@@ -19,7 +19,7 @@ type change struct {
 	undone bson.D // see [statement]
 }
 
-// isNot is a condition on a field, beside a guard that may have one, too.
+// isNot is the condition that a field does not have the value. It goes beside a guard on the same field.
 func isNot(field string, value any) bson.D { return bson.D{d("$nor", bson.A{bson.D{d(field, value)}})} }
 
 // statementsOf are the statements of changes. Changes that are equal but for their ids are one statement:

@@ -10,7 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// A firewall has forgotten a connection, say: what is sent on it is lost, and nobody hears of it.
+// A firewall that has dropped a connection, for example, discards what is sent on it, and neither side gets an error.
 func TestWhatAHandlerSavesOnAConnectionThatNeverAnswersIsSavedOnAnother(t *testing.T) {
 	a := newAnswered(t)
 	claims := a.claims(t, 1)

@@ -12,9 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
 
-// A primary that has carried a command out may wait for the majority until the time limit passes. It says so: the error
-// is that of the write concern, and nothing holds a document. A router whose own time ends first does not know that, and
-// answers for each statement of the shard that its time ran out.
+// A primary may carry a command out and then wait for the majority until the time limit passes. Its answer is then an
+// error of the write concern, and no document is held. Behind a router the limit may pass before the shard answers. The
+// router then answers that each statement of that shard ran out of time.
 
 // lags says whether the error is that the majority lagged: the primaries have done what the write errors leave. A router
 // that hears this of several shards has a code of its own for that.
@@ -29,8 +29,9 @@ func lagsAlone(err error) bool {
 	return errors.As(err, &we) && we.WriteConcernError != nil && we.WriteConcernError.Code == maxTimeExpired && len(we.WriteErrors) == 0
 }
 
-// again sends a command once more whose majority lagged. What is done matches nothing, and the answer waits for all of
-// it. It tells of the refused statements once more. What ran out of time is returned: it may be held.
+// again repeats a command whose majority lagged. Statements that are carried out match nothing, and the answer waits for
+// their majority. It names the refused statements once more. Statements that ran out of time are returned: another
+// client may hold their documents.
 func (b *batch) again(ctx context.Context, c command, we mongo.WriteException) (late command, err error) {
 	ranOut := map[int]bool{}
 	for _, e := range we.WriteErrors {
@@ -51,9 +52,9 @@ func (b *batch) again(ctx context.Context, c command, we mongo.WriteException) (
 // lagPatience is how long statements on one shard of several may wait for their majority, and the others with them.
 const lagPatience = 10 * time.Second
 
-// awaitMajority sends a command that the primaries have carried out once more: its answer waits for the majority. On a
-// replica set it waits for as long as the caller does. Behind a router one shard that has lost its majority must not
-// cost the others their leases: what takes too long is left out.
+// awaitMajority repeats a command that the primaries have carried out, because its answer waits for the majority. On a
+// replica set it waits as long as the caller does. Behind a router, a shard that has lost its majority must not cost the
+// others their leases, so statements that take too long are left out.
 func (b *batch) awaitMajority(ctx context.Context, c command) error {
 	if c.ids == 0 {
 		return nil

@@ -247,8 +247,8 @@ func (s *Tasks) byExecution(ctx context.Context, doing string, filter, update bs
 	}
 }
 
-// updateWithin updates one task, by a call that is no longer than that, unless the context is that of a transaction, which a
-// second try could not repeat.
+// updateWithin updates one task within the limit. In a transaction it has no limit, because a second try could not
+// repeat the transaction.
 func (s *Tasks) updateWithin(ctx context.Context, limit time.Duration, filter, update bson.D) (*mongo.UpdateResult, error) {
 	if InTransaction(ctx) {
 		return s.tasks.UpdateOne(ctx, filter, update)

@@ -48,7 +48,7 @@ func TestALongLogIsCutStepByStep(t *testing.T) {
 		t.Helper()
 		entries, first, floor := logOnFile(t, s)
 		require.Equal(t, left, entries)
-		require.Equal(t, floor+1, first, "what is told to be gone is gone, and no more")
+		require.Equal(t, floor+1, first, "the first event left is the one after the floor")
 		require.Equal(t, floor, s.file.trimmed)
 	}
 	require.NoError(t, insert(t, s, doc("a step")))

@@ -58,14 +58,19 @@ type applyFlags struct {
 }
 
 func (f *applyFlags) register(cmd *cobra.Command, dryHelp string) {
-	cmd.Flags().StringVarP(&f.file, "file", "f", "", "the file; - is stdin")
+	fileFlag(cmd, &f.file)
 	cmd.Flags().BoolVar(&f.dry, "dry-run", false, dryHelp)
 }
 
-// readDocs reads the file of an apply; thing and things are what its documents are called.
+// fileFlag adds the file that a command reads by [readDocs].
+func fileFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVarP(file, "file", "f", "", "the file; - is stdin")
+}
+
+// readDocs reads the file of a command; thing and things are what its documents are called.
 func readDocs[F any](a *app, file, thing, things string) ([]form.Doc[F], error) {
 	if file == "" {
-		return nil, usage("apply needs -f FILE, or -f - for stdin")
+		return nil, usage("no file is named; want -f FILE, or -f - for stdin")
 	}
 	data, err := a.readFile(file)
 	if err != nil {

@@ -63,6 +63,9 @@ func (a *app) benchCommand() *cobra.Command {
 		Long: fmt.Sprintf(benchHelp, bench.Help()), ValidArgs: bench.Names(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b.Scenarios = args
+			for _, w := range b.Warnings() {
+				a.say("%s", w)
+			}
 			if err := a.benchConfig(&b); err != nil {
 				return err
 			}
@@ -81,9 +84,6 @@ func (a *app) benchCommand() *cobra.Command {
 func (a *app) benchConfig(b *benchFlags) error {
 	if err := b.Validate(); err != nil {
 		return err
-	}
-	for _, w := range b.Warnings() {
-		a.say("%s", w)
 	}
 	if b.Path != "" && a.given("uri") {
 		return usage("--path is for the embedded server, --uri for a deployment: give one of them")

@@ -187,6 +187,7 @@ func TestBenchCompareSaysWhatDidNotRunAndWhy(t *testing.T) {
 	r := s.ok("bench", "compare", "--small", "--tasks", "40", "--duration", "100ms")
 	require.Regexp(t, `(?m)^mscheduler +\S+.* 40 +[0-9]+`, r.stdout)
 	require.Regexp(t, `(?m)^River +not run: no --postgres`, r.stdout)
+	require.NotContains(t, r.stderr, "is used by", "compare uses all of its flags")
 	require.Regexp(t, `(?m)^Agenda +not run: no --agenda`, r.stdout)
 	for _, name := range s.databasesOf() {
 		require.NotContains(t, name, "mscheduler_bench_", "it is dropped afterwards")

@@ -37,20 +37,20 @@ nodes:
 func TestAFlowIsStartedShownResolvedAndRetried(t *testing.T) {
 	s := newSession(t)
 	path := s.file(orderFlow)
-	require.Equal(t, "order-7  valid, 4 nodes\n", s.ok("flow", "validate", path).stdout)
-	require.Equal(t, "pay  exec\n├─ stock  exec\n├─ mail  exec\ndone  exec  after stock, mail\n", s.ok("flow", "validate", path, "--graph", "text").stdout)
-	require.Contains(t, s.ok("flow", "validate", path, "-o", "svg").stdout, `data-node="stock"`)
-	s.fails(ExitUsage, []string{"--graph is \"gantt\"; want text, dot, mermaid, svg"}, "flow", "validate", path, "--graph", "gantt")
+	require.Equal(t, "order-7  valid, 4 nodes\n", s.ok("flow", "validate", "-f", path).stdout)
+	require.Equal(t, "pay  exec\n├─ stock  exec\n├─ mail  exec\ndone  exec  after stock, mail\n", s.ok("flow", "validate", "-f", path, "--graph", "text").stdout)
+	require.Contains(t, s.ok("flow", "validate", "-f", path, "-o", "svg").stdout, `data-node="stock"`)
+	s.fails(ExitUsage, []string{"--graph is \"gantt\"; want text, dot, mermaid, svg"}, "flow", "validate", "-f", path, "--graph", "gantt")
 	require.Contains(t, s.run("flow", "list").stderr, "is not set up", "nothing was written")
 
-	r := s.ok("flow", "start", path)
+	r := s.ok("flow", "start", "-f", path)
 	require.Equal(t, "order-7  RUNNING\n", r.stdout)
 	require.Contains(t, r.stderr, "no live worker runs exec; start one: mscheduler work --allow-exec; the task")
 	require.Contains(t, r.stderr, "no flow engine is running")
-	r = s.ok("flow", "start", path)
+	r = s.ok("flow", "start", "-f", path)
 	require.Contains(t, r.stderr, "the key of order-7 already exists; nothing changed")
 	require.NotContains(t, r.stderr, "no live worker", "nothing was stored")
-	require.Contains(t, s.ok("flow", "validate", path).stderr, "no live worker runs exec; start one: mscheduler work --allow-exec\n")
+	require.Contains(t, s.ok("flow", "validate", "-f", path).stderr, "no live worker runs exec; start one: mscheduler work --allow-exec\n")
 	r = s.ok("flow", "show", "order-7")
 	require.Regexp(t, `(?m)^NODE +TYPE +STATUS +SINCE +TOOK +AFTER +WHY
 pay +exec +READY +\S.* +- +- +-
@@ -63,7 +63,7 @@ done +exec +WAIT +\S.* +- +stock, mail +-$`, r.stdout)
 	s.eventually("the flow waits for a person", func() bool {
 		return strings.Contains(s.ok("flow", "list", "--status", "pending").stdout, "order-7")
 	})
-	require.Empty(t, s.ok("flow", "validate", path).stderr, "a worker runs exec")
+	require.Empty(t, s.ok("flow", "validate", "-f", path).stderr, "a worker runs exec")
 	r = s.ok("flow", "list")
 	require.Regexp(t, `(?m)^order-7 +PENDING +2 of 4 +2 `, r.stdout)
 	r = s.ok("flow", "show", "order-7")
@@ -118,7 +118,7 @@ done +exec +WAIT +\S.* +- +stock, mail +-$`, r.stdout)
 	r = s.ok("worker", "list")
 	require.Regexp(t, `(?m)^flow-\S+ +alive +mscheduler\.flow `, r.stdout)
 	require.Contains(t, s.ok("doctor").stdout, "mscheduler.flow")
-	s.ok("flow", "start", s.file("key: k2\nnodes: [{id: a, type: nobody}]\n"))
+	s.ok("flow", "start", "-f", s.file("key: k2\nnodes: [{id: a, type: nobody}]\n"))
 	require.Contains(t, checks(t, s.ok("doctor", "-o", "json"))["flows"].Detail, "a live engine carries their flows on")
 	s.ok("flow", "cancel", "k2")
 	require.Contains(t, stop().stderr, "tasks and the flows of")
@@ -126,7 +126,7 @@ done +exec +WAIT +\S.* +- +stock, mail +-$`, r.stdout)
 
 func TestAPersonAnswersWhatANodeAsksOnTheCommandLine(t *testing.T) {
 	s := newSession(t)
-	s.ok("flow", "start", s.file(`key: k
+	s.ok("flow", "start", "-f", s.file(`key: k
 nodes:
   - id: approve
     ask:
@@ -174,7 +174,7 @@ nodes:
 
 func TestFlowsOfNodesAndElementsAreShown(t *testing.T) {
 	s := newSession(t)
-	s.fails(ExitUsage, []string{"types.yaml:5:16: nodes[0].flow.nodes[0].type (node in) (node x) is empty"}, "flow", "validate", s.file("key: k\nnodes:\n  - id: in\n    flow:\n      nodes: [{id: x}]\n"))
+	s.fails(ExitUsage, []string{"types.yaml:5:16: nodes[0].flow.nodes[0].type (node in) (node x) is empty"}, "flow", "validate", "-f", s.file("key: k\nnodes:\n  - id: in\n    flow:\n      nodes: [{id: x}]\n"))
 	path := s.file(`key: k
 nodes:
   - id: in
@@ -186,7 +186,7 @@ nodes:
     each: {items: [a, b, c], limit: 2}
     args: {argv: [echo, {$item: ""}]}
 `)
-	s.ok("flow", "start", path)
+	s.ok("flow", "start", "-f", path)
 	r := s.ok("flow", "show", "k")
 	require.Regexp(t, `(?m)^in +flow +RUNNING`, r.stdout)
 	require.Regexp(t, `(?m)^each +each exec +WAIT`, r.stdout)
@@ -214,7 +214,7 @@ nodes:
 
 func TestAFlowIsCancelled(t *testing.T) {
 	s := newSession(t)
-	s.ok("flow", "start", s.file("tenant: acme\nnodes: [{id: a, type: t}, {id: b, type: t, after: [a]}]\n"), "--key", "k/1")
+	s.ok("flow", "start", "-f", s.file("tenant: acme\nnodes: [{id: a, type: t}, {id: b, type: t, after: [a]}]\n"), "--key", "k/1")
 	r := s.ok("flow", "cancel", "acme/k/1", "--remark", "no longer needed")
 	require.Contains(t, r.stdout, "acme/k/1  RUNNING  no longer needed\n", "its first task ends when an engine hears of it")
 	require.NotContains(t, r.stderr, "nothing changed")
@@ -231,7 +231,7 @@ func TestAFlowIsCancelled(t *testing.T) {
 
 func TestErrorsAboutFlowsAndPlansNameThemAsPeopleDo(t *testing.T) {
 	s := newSession(t)
-	s.ok("flow", "start", s.file("key: k\nnodes: [{id: a, type: t}]\n"))
+	s.ok("flow", "start", "-f", s.file("key: k\nnodes: [{id: a, type: t}]\n"))
 	s.fails(ExitRefused, []string{"flow k, node a: it is READY"}, "flow", "resolve", "k", "a", "SUCCESS")
 	s.fails(ExitNotFound, []string{"no such node: \"b\" of the flow k\n"}, "flow", "explain", "k", "b")
 	s.fails(ExitNotFound, []string{"no such flow: none\n"}, "flow", "cancel", "none")
@@ -241,7 +241,7 @@ func TestErrorsAboutFlowsAndPlansNameThemAsPeopleDo(t *testing.T) {
 
 func TestACommandThatMakesANodePendingLogsNothing(t *testing.T) {
 	s := newSession(t)
-	s.ok("flow", "start", s.file("key: k\nnodes: [{id: a, ask: one}, {id: b, type: t, after: [a]}]\n"))
+	s.ok("flow", "start", "-f", s.file("key: k\nnodes: [{id: a, ask: one}, {id: b, type: t, after: [a]}]\n"))
 	asked := func() bool { return strings.Contains(s.ok("flow", "show", "k").stdout, "PENDING") }
 	if !asked() {
 		_, _, stop := s.worker("--flow")
@@ -254,7 +254,7 @@ func TestACommandThatMakesANodePendingLogsNothing(t *testing.T) {
 
 func TestWatchingAFlowEndsWhenItIsInterrupted(t *testing.T) {
 	s := newSession(t)
-	s.ok("flow", "start", s.file(orderFlow))
+	s.ok("flow", "start", "-f", s.file(orderFlow))
 	out, said, stop := s.start("flow", "watch", "order-7")
 	s.eventually("it watches", func() bool { return strings.Contains(out.String(), "RUNNING  order-7\n") })
 	s.eventually("it warns", func() bool { return strings.Contains(said.String(), "no flow engine is running") })
@@ -265,7 +265,7 @@ func TestWatchingAFlowEndsWhenItIsInterrupted(t *testing.T) {
 
 func TestTheGraphOfAFlowIsPrintedForOtherPrograms(t *testing.T) {
 	s := newSession(t)
-	s.ok("flow", "start", s.file(orderFlow))
+	s.ok("flow", "start", "-f", s.file(orderFlow))
 	require.Equal(t, "pay  READY\n├─ stock  WAIT\n├─ mail  WAIT\ndone  WAIT  after stock, mail\n", s.ok("flow", "show", "order-7", "--graph", "text").stdout)
 	dot := s.ok("flow", "show", "order-7", "--graph", "dot").stdout
 	require.Contains(t, dot, `"pay" [label="pay\nREADY", fillcolor="#cfe2ff"];`)
@@ -302,10 +302,10 @@ func TestAFileOfFlowsThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 		"[]\n": {"types.yaml:1:1"},
 	} {
 		path := s.file(content)
-		s.fails(ExitUsage, said, "flow", "validate", path)
-		s.fails(ExitUsage, said, "flow", "start", path)
+		s.fails(ExitUsage, said, "flow", "validate", "-f", path)
+		s.fails(ExitUsage, said, "flow", "start", "-f", path)
 	}
-	s.fails(ExitUsage, []string{"--key works with a single flow", "has 2"}, "flow", "start", "--key", "k", s.file(good+"nodes: [{id: a, type: t}]\n"))
+	s.fails(ExitUsage, []string{"--key works with a single flow", "has 2"}, "flow", "start", "--key", "k", "-f", s.file(good+"nodes: [{id: a, type: t}]\n"))
 	r := s.ok("flow", "list")
 	require.Empty(t, r.stdout, "nothing was written by any of them")
 }
@@ -313,7 +313,7 @@ func TestAFileOfFlowsThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 func TestTheArgumentsOfAFlowAreGivenOnTheCommandLine(t *testing.T) {
 	s := newSession(t)
 	path := s.file("args: {n: 1}\nnodes: [{id: a, type: t, args: {n: {$arg: n}}}]\n")
-	s.ok("flow", "start", path, "--key", "k", "--args", `{"n": 2}`)
+	s.ok("flow", "start", "-f", path, "--key", "k", "--args", `{"n": 2}`)
 	require.Contains(t, s.ok("task", "show", "t/flow:k:a", "-o", "json").stdout, `"args":{"n":2}`)
 }
 
@@ -322,7 +322,7 @@ func TestFlowsAreListedPageByPage(t *testing.T) {
 	var want []string
 	for i := range 7 {
 		key := fmt.Sprint("k/", i)
-		s.ok("flow", "start", s.file("tenant: acme\nnodes: [{id: a, type: t}]\n"), "--key", key)
+		s.ok("flow", "start", "-f", s.file("tenant: acme\nnodes: [{id: a, type: t}]\n"), "--key", key)
 		want = append([]string{"acme/" + key}, want...)
 	}
 	var got []string
@@ -340,7 +340,7 @@ func TestFlowsAreListedPageByPage(t *testing.T) {
 	}
 	require.Equal(t, want, got)
 
-	s.ok("flow", "start", s.file("nodes: [{id: a, type: t}]\n"), "--key", "k/5")
+	s.ok("flow", "start", "-f", s.file("nodes: [{id: a, type: t}]\n"), "--key", "k/5")
 	for args, want := range map[string][]string{"k": {"acme/k/0", "acme/k/1", "acme/k/2", "acme/k/3", "acme/k/4", "acme/k/5", "acme/k/6"}, "k/5": {"acme/k/5"}, "none": nil} {
 		got, after := []string(nil), ""
 		for {
@@ -440,7 +440,7 @@ func TestTheDoctorWarnsOfFlowsThatNoEngineCarriesOn(t *testing.T) {
 	s := newSession(t)
 	s.ok("db", "migrate")
 	require.Equal(t, "no node of a flow runs or may run", checks(t, s.ok("doctor", "-o", "json"))["flows"].Detail)
-	s.ok("flow", "start", s.file("key: k\nnodes: [{id: a, type: t}]\n"))
+	s.ok("flow", "start", "-f", s.file("key: k\nnodes: [{id: a, type: t}]\n"))
 	found := checks(t, s.ok("doctor", "-o", "json"))["flows"]
 	require.Equal(t, "warn", found.State)
 	require.Contains(t, found.Detail, "no flow engine lives")

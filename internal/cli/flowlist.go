@@ -154,7 +154,7 @@ func (f *flowsCommand) printFlows(ctx context.Context, c *connection, flows []*g
 	if next != "" {
 		out["next"] = next
 	}
-	none := "no flows; to start one: mscheduler flow start FILE"
+	none := "no flows; to start one: mscheduler flow start -f FILE"
 	if status != "" {
 		none = "no flow is " + string(status)
 	}

@@ -67,18 +67,18 @@ Options are those of a task. A join with fields: {strategy: at_least, n: 2}, {st
 nodes: [pay]} or {strategy: custom, custom: NAME, context: ...}.`
 
 func (f *flowsCommand) validate() *cobra.Command {
-	var picture string
+	var file, picture string
 	cmd := &cobra.Command{
-		Use: "validate FILE", Short: "Check a file of flows, or draw them", Args: one("a file, or - for stdin"),
+		Use: "validate -f FILE", Short: "Check a file of flows, or draw them", Args: noArgs,
 		Long:        "Check a file of flows and print all mistakes with file, line and column: unknown fields first, and when\nthere are none, the others. It needs no database. With --uri or MSCHEDULER_MONGODB_URI it also warns of types that the database does not know.\nWith -o dot, mermaid or svg, or --graph, it prints the graphs of the flows.\n\n" + flowFileHelp,
 		Annotations: map[string]string{moreOutputs: drawn},
-		Example:     "  mscheduler flow validate order.yaml -o svg > order.svg",
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Example:     "  mscheduler flow validate -f order.yaml -o svg > order.svg",
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := f.drawing(cmd, picture)
 			if err != nil {
 				return err
 			}
-			specs, err := f.readFlows(args[0], nil)
+			specs, err := f.readFlows(file, nil)
 			if err != nil {
 				return err
 			}
@@ -102,6 +102,7 @@ func (f *flowsCommand) validate() *cobra.Command {
 			return nil
 		},
 	}
+	fileFlag(cmd, &file)
 	addDrawing(cmd, &picture)
 	return cmd
 }
@@ -158,11 +159,7 @@ func typesOf(specs []graph.Spec) (types []string) {
 // readFlows reads the flows of a file, changes them, and finds everything that is wrong with any of
 // them.
 func (f *flowsCommand) readFlows(file string, change func(*graph.Spec)) ([]graph.Spec, error) {
-	data, err := f.readFile(file)
-	if err != nil {
-		return nil, err
-	}
-	docs, err := form.Read[form.Flow](fileName(file), data, "a flow", "flows")
+	docs, err := readDocs[form.Flow](f.app, file, "a flow", "flows")
 	if err != nil {
 		return nil, err
 	}
@@ -180,12 +177,12 @@ func (f *flowsCommand) readFlows(file string, change func(*graph.Spec)) ([]graph
 }
 
 func (f *flowsCommand) start() *cobra.Command {
-	var key, args string
+	var file, key, args string
 	cmd := &cobra.Command{
-		Use: "start FILE", Short: "Start flows", Args: one("a file, or - for stdin"),
+		Use: "start -f FILE", Short: "Start flows from a file", Args: noArgs,
 		Long:    "Start the flows of a file. If one flow of the file is invalid, none starts. A key names one flow:\nif a flow of that key exists, nothing changes.\n\n" + flowFileHelp,
-		Example: "  mscheduler flow start order.yaml --key order-7 --args '{\"order\": {\"id\": 7}}'",
-		RunE: func(cmd *cobra.Command, files []string) error {
+		Example: "  mscheduler flow start -f order.yaml --key order-7 --args '{\"order\": {\"id\": 7}}'",
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			var given json.RawMessage
 			if cmd.Flags().Changed("args") {
 				var err error
@@ -201,7 +198,7 @@ func (f *flowsCommand) start() *cobra.Command {
 					return err
 				}
 			}
-			specs, err := f.readFlows(files[0], func(s *graph.Spec) {
+			specs, err := f.readFlows(file, func(s *graph.Spec) {
 				if key != "" {
 					s.Key = key
 				}
@@ -213,11 +210,12 @@ func (f *flowsCommand) start() *cobra.Command {
 				return err
 			}
 			if key != "" && len(specs) > 1 {
-				return usage("--key works with a single flow; %s has %d", fileName(files[0]), len(specs))
+				return usage("--key works with a single flow; %s has %d", fileName(file), len(specs))
 			}
 			return f.startAll(cmd.Context(), specs)
 		},
 	}
+	fileFlag(cmd, &file)
 	cmd.Flags().StringVar(&key, "key", "", "idempotency key of the flow: at most one flow per key; defaults to the file's, else generated")
 	cmd.Flags().StringVar(&args, "args", "", "arguments of the flow as JSON, in place of the file's; @FILE reads them from a file")
 	return cmd

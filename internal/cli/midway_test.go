@@ -46,7 +46,7 @@ func TestACommandThatFailsMidwaySaysWhatItDid(t *testing.T) {
 
 	var flows struct{ Flows []struct{ ID string } }
 	file := s.file("key: first\nnodes: [{id: a, type: t}]\n---\nkey: second\nnodes: [{id: a, type: t}]\n")
-	s.failsMidway(p, proxy.Rule{Collection: "flows", Contains: "second"}, &flows, "flow", "start", file)
+	s.failsMidway(p, proxy.Rule{Collection: "flows", Contains: "second"}, &flows, "flow", "start", "-f", file)
 	require.Len(t, flows.Flows, 1)
 	require.Equal(t, "-/first", flows.Flows[0].ID)
 

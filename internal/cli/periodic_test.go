@@ -131,7 +131,7 @@ func TestAFileOfRulesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 	r := s.ok("periodic", "list")
 	require.Empty(t, r.stdout, "nothing was written by any of them")
 	require.Contains(t, r.stderr, "no rule")
-	s.fails(ExitUsage, []string{"needs -f FILE"}, "periodic", "apply")
+	s.fails(ExitUsage, []string{"want -f FILE"}, "periodic", "apply")
 	s.fails(ExitUsage, []string{"require --dry-run"}, "periodic", "apply", "-f", "x", "--days", "3")
 	s.fails(ExitUsage, []string{"--days is 0"}, "periodic", "apply", "-f", "x", "--dry-run", "--days", "0")
 	s.fails(ExitUsage, []string{`--run-takes is "x"; want a duration`}, "periodic", "apply", "-f", "x", "--dry-run", "--run-takes", "x")

@@ -66,9 +66,6 @@ func (p *plansCommand) publish() *cobra.Command {
 			if err := checkCount(n); err != nil {
 				return err
 			}
-			if f.file == "" {
-				return usage("plan publish requires -f FILE, or -f - for stdin")
-			}
 			specs, err := p.readPlans(f.file)
 			if err != nil {
 				return err

@@ -24,7 +24,7 @@ func TestAnInterruptEndsACommandThatWaitsForInput(t *testing.T) {
 	}{
 		{[]string{"task", "cancel", "--type", "exec"}, "", "[y/N]", "interrupted; nothing was changed"},
 		{[]string{"send", "--file", "-"}, "\n", "", "stopped before the end of the file"},
-		{[]string{"flow", "start", "-"}, "key: k\n", "", "mscheduler: interrupted"},
+		{[]string{"flow", "start", "-f", "-"}, "key: k\n", "", "mscheduler: interrupted"},
 	} {
 		t.Run(c.args[0], func(t *testing.T) {
 			in, person := io.Pipe()

@@ -96,7 +96,7 @@ func TestAnIDWithoutATenantIsShortAndInFullIsNoFlag(t *testing.T) {
 	require.Contains(t, s.ok("-o", "json", "task", "show", "-/t/k").stdout, `"id":"-/t/k"`)
 	require.Equal(t, "t/k  Cancelled\n-/t/a/b  Cancelled\n", s.ok("task", "cancel", "-/t/k", "-/t/a/b", "--remark", "-/x").stdout)
 	require.Contains(t, s.ok("task", "show", "t/k").stdout, "-/x", "the value of a flag")
-	s.ok("flow", "start", s.file("key: f\nnodes: [{id: a, type: t}]\n"))
+	s.ok("flow", "start", "-f", s.file("key: f\nnodes: [{id: a, type: t}]\n"))
 	require.Contains(t, s.ok("flow", "explain", "-/f", "a").stdout, "a of f is")
 	s.fails(ExitNotFound, []string{"no such plan"}, "plan", "show", "-/none")
 	s.fails(ExitUsage, []string{"unknown shorthand flag"}, "task", "show", "-/t/k", "-x")

@@ -107,7 +107,7 @@ func TestAFileOfTypesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 	r := s.ok("type", "list")
 	require.Empty(t, r.stdout, "nothing was written by any of them")
 	require.Contains(t, r.stderr, "no type has settings")
-	s.fails(ExitUsage, []string{"needs -f FILE"}, "type", "apply")
+	s.fails(ExitUsage, []string{"want -f FILE"}, "type", "apply")
 	s.fails(ExitUsage, []string{"there is no file"}, "type", "apply", "-f", "none.yaml")
 	s.stdin = "code: t"
 	require.Contains(t, s.ok("type", "apply", "-f", "-").stdout, "t  created")

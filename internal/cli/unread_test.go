@@ -12,7 +12,7 @@ func TestWhatCannotBeReadIsNamedAndTheOthersAreListed(t *testing.T) {
 	s := newSession(t)
 	for _, name := range []string{"a", "b", "c"} {
 		s.ok("send", "mail", "--key", name)
-		s.ok("flow", "start", s.file(fmt.Sprintf("key: %s\nnodes: [{id: n, type: t}]\n", name)))
+		s.ok("flow", "start", "-f", s.file(fmt.Sprintf("key: %s\nnodes: [{id: n, type: t}]\n", name)))
 		s.ok("plan", "publish", "-f", s.file(fmt.Sprintf("plan_id: %s\nstation: t\nplan_type: none\nplan_time: '2100-01-01T00:00:00Z'\nmessages: [x]\n", name)))
 	}
 	for coll, id := range map[string]string{"tasks": "-/mail/b", "flows": "-/b", "plans": "-/b"} {

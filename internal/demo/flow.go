@@ -56,7 +56,7 @@ func (d *demo) runFlow(ctx context.Context, s *Summary) error {
 	if err := os.WriteFile(path, []byte(d.flowFile()), 0o600); err != nil {
 		return fmt.Errorf("writing the flow: %w", err)
 	}
-	if err := d.cli(ctx, "flow start order.yaml", "flow", "start", path); err != nil {
+	if err := d.cli(ctx, "flow start -f order.yaml", "flow", "start", "-f", path); err != nil {
 		return err
 	}
 	w, held, err := d.holderOf(ctx, killedNode)

@@ -27,6 +27,7 @@ func signed(t *testing.T, at time.Time, keys ...Key) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/hook", bytes.NewReader(body))
 	require.NoError(t, Sign(r.Header, "8f14e45f", at, body, keys...))
 	r.Header.Set(headerTask, "-/order/a%20b")
+	r.Header.Set(headerGeneration, "2")
 	return r
 }
 
@@ -37,7 +38,7 @@ func verify(r *http.Request, keys ...Key) (*Delivery, error) {
 func TestWhatWasSignedIsTaken(t *testing.T) {
 	d, err := verify(signed(t, now, newKey), newKey)
 	require.NoError(t, err)
-	require.Equal(t, &Delivery{ID: "8f14e45f", At: now, Key: newKey, Task: "-/order/a b", Body: body}, d)
+	require.Equal(t, &Delivery{ID: "8f14e45f", At: now, Key: newKey, Task: "-/order/a b", Generation: 2, Body: body}, d)
 }
 
 // The example of the specification of Standard Webhooks, as its libraries test it.

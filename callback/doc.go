@@ -22,9 +22,13 @@
 //	                    separated by spaces
 //	webhook-access-key  the access keys of the signatures, in their order
 //	webhook-task        the task's id, percent-encoded; it is not signed
+//	webhook-generation  the number of the task's life; it is not signed
 //
 // A callback is delivered at least once: if an answer is lost, the sender repeats the request.
 // Verify does not remember ids. Store them together with the effects of the callback.
+//
+// A task that is retried or sent again after its end begins a new life, whose end has a callback of its own.
+// Callbacks of two lives can arrive in either order. [Delivery.Generation] tells which life is newer.
 //
 // Any 2xx answer accepts the callback, and 410 (Gone) makes the sender give up. After any other
 // answer, also a redirect, the sender tries again. It honours Retry-After with 408, 429 and 5xx.

@@ -13,8 +13,12 @@ import (
 	"time"
 )
 
-// headerTask names the task whose end is delivered, percent-encoded. It is not signed.
-const headerTask = "Webhook-Task"
+// These headers name the task whose end is delivered, percent-encoded, and the number of its life. They are
+// not signed.
+const (
+	headerTask       = "Webhook-Task"
+	headerGeneration = "Webhook-Generation"
+)
 
 // The signed headers, see the package comment.
 const (

@@ -43,6 +43,10 @@ type Delivery struct {
 	Key Key
 	// Task is the id of the task as the sender gives it, unsigned; "" if it is missing, as for flows.
 	Task string
+	// Generation is the number of the task's life as the sender gives it, unsigned; 0 if it is missing, as
+	// for flows. A retry or a new send of an ended task begins a life with a higher number. Callbacks of two
+	// lives can arrive in either order, so drop one whose number is lower than one that you have handled.
+	Generation int64
 	// Body is the body as it was signed: the JSON of a [Body].
 	Body []byte
 }
@@ -112,7 +116,11 @@ func (v Verifier) Verify(r *http.Request) (*Delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Delivery{ID: id, At: at, Key: key, Task: unescaped(r.Header.Get(headerTask)), Body: body}, nil
+	generation, err := strconv.ParseInt(r.Header.Get(headerGeneration), 10, 64)
+	if err != nil { // it is not there, or not from the sender
+		generation = 0
+	}
+	return &Delivery{ID: id, At: at, Key: key, Task: unescaped(r.Header.Get(headerTask)), Generation: generation, Body: body}, nil
 }
 
 func (v Verifier) inTime(at time.Time) error {

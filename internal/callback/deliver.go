@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -19,8 +20,12 @@ import (
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
-// taskHeader names the task whose end is delivered, percent-encoded. It is Delivery.Task of package callback.
-const taskHeader = "Webhook-Task"
+// These headers name the task whose end is delivered, percent-encoded, and the number of its life.
+// They are Delivery.Task and Delivery.Generation of package callback.
+const (
+	taskHeader       = "Webhook-Task"
+	generationHeader = "Webhook-Generation"
+)
 
 // defaultTimeout is how long a receiver has to answer, as with the best known senders.
 const defaultTimeout = 15 * time.Second
@@ -88,7 +93,7 @@ func (d *Deliverer) Deliver(ctx context.Context, args lifecycle.DeliveryArgs) (h
 		return httpcall.Answer{}, err
 	}
 	return d.call(ctx, target, security, message{
-		id: lifecycle.DeliveryKey(life.ID, life.Generation), body: lifecycle.CallbackBody(life, extOf(life)), header: http.Header{taskHeader: {httpcall.Escape(life.ID)}},
+		id: lifecycle.DeliveryKey(life.ID, life.Generation), body: lifecycle.CallbackBody(life, extOf(life)), header: http.Header{taskHeader: {httpcall.Escape(life.ID)}, generationHeader: {strconv.FormatInt(life.Generation, 10)}},
 	})
 }
 

@@ -137,6 +137,7 @@ func TestTheRequestIsWhatTheSeedSays(t *testing.T) {
 	require.Equal(t, "application/json", got.Header.Get("Content-Type"))
 	require.JSONEq(t, `{"ext": {"order": 17, "<": "&\u0000"}, "result": [1.5, null]}`, body)
 	require.Equal(t, lifecycle.DeliveryKey(done.ID, done.Generation), got.Header.Get("Webhook-Id"))
+	require.Equal(t, strconv.FormatInt(done.Generation, 10), got.Header.Get("Webhook-Generation"))
 	require.Empty(t, got.Header.Get("Webhook-Signature"), "nobody asked for a signature")
 
 	failed := b.ended("failed", hook(url), lifecycle.Failed(failkind.Fatal, `no "paper"`))

@@ -90,9 +90,16 @@ func (w *Ends) Wait(ctx context.Context) error {
 // Len is how many ends gather or are being written.
 func (w *Ends) Len() int { return w.urgent.Len() + w.queue.Len() }
 
-// flush writes a batch of ends. Those that somebody's change crossed are decided again on what the task is
-// now. Several may run at once: for each queue, and for ends that are late.
+// flush writes a batch of ends. Several may run at once: for each queue, and for ends that are late.
 func (w *Ends) flush(batch []*End) {
+	for portion := range portions(batch, (*End).size) {
+		w.flushPortion(portion)
+	}
+}
+
+// flushPortion writes a part of a batch. Ends that somebody's change crossed are decided again on what the task is
+// now.
+func (w *Ends) flushPortion(batch []*End) {
 	defer w.Settled()
 	for len(batch) > 0 && w.Service().Err() == nil {
 		batch = w.settleCompleted(batch)

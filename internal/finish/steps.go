@@ -88,6 +88,13 @@ func lingering(ctx context.Context, grace time.Duration) (context.Context, func(
 
 // flush writes a batch of steps.
 func (w *Steps) flush(batch []*stepItem) {
+	for portion := range portions(batch, (*stepItem).size) {
+		w.flushPortion(portion)
+	}
+}
+
+// flushPortion repeats a part of a batch until the server answers.
+func (w *Steps) flushPortion(batch []*stepItem) {
 	service := w.Service()
 	for wait := w.Health.NewBackOff(); ; wait.Sleep(service) {
 		batch = slices.DeleteFunc(batch, func(i *stepItem) bool { return i.waiting.Err() != nil }) // nobody waits any more
@@ -107,7 +114,7 @@ func (w *Steps) flush(batch []*stepItem) {
 			return
 		case store.Final(err): // because of one of them
 			for i := range batch {
-				w.flush(batch[i : i+1 : i+1])
+				w.flushPortion(batch[i : i+1 : i+1])
 			}
 			return
 		}
@@ -134,7 +141,7 @@ func (w *Steps) settle(batch []*stepItem, saved []store.SavedStep) {
 		case s.Refused != nil:
 			i.settle(i.step, s.Refused)
 		case s.Missed: // beside the queue: the others must not wait
-			time.AfterFunc(stepPause, func() { w.flush([]*stepItem{i}) })
+			time.AfterFunc(stepPause, func() { w.flushPortion([]*stepItem{i}) })
 		default:
 			i.settle(s.Step, nil)
 		}

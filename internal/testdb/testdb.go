@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
 
 	"github.com/mscheduler/mscheduler/internal/embedded"
@@ -68,6 +70,18 @@ func Through(t testing.TB, p *proxy.Proxy) *mongo.Database {
 func Patient(t testing.TB) *mongo.Database {
 	t.Helper()
 	return Through(t, BehindPatient(t))
+}
+
+// Watched is [New] by a client of its own, which tells the monitor of its commands.
+func Watched(t testing.TB, m *event.CommandMonitor) *mongo.Database {
+	t.Helper()
+	name := New(t).Name()
+	client, err := mongo.Connect(options.Client().ApplyURI(URI(t)).SetMonitor(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	return client.Database(name)
 }
 
 // Reached waits until the client has reached its deployment. A client connects with its first command, which

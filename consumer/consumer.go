@@ -244,6 +244,9 @@ func (c *Consumer) start(ctx context.Context) error {
 	}
 	c.started, c.done = true, make(chan struct{})
 	c.cutShort.Store(false)
+	if c.service.Err() != nil { // a Drain has ended it
+		c.newService()
+	}
 	c.handlerCtx = tracing.Apart(context.WithoutCancel(ctx))
 	return nil
 }

@@ -56,7 +56,7 @@ func (d *Drained) count(e Event) {
 
 // Drain runs tasks until no task is due and no handler runs, then returns. It is for tests and
 // batch jobs. It waits for a due task that an open transaction of another client locks. It may
-// be called repeatedly, but not concurrently with Run.
+// be called repeatedly, also before Run, but not concurrently with it.
 //
 // Drain takes over tasks whose leases have lapsed. Without skipTime, it first waits, as Run does, if their
 // workers may be well, for example right after an election. It leaves them alone when it is still in doubt after
@@ -104,7 +104,6 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool, beside ...func(ctx 
 	}
 	c.tap.Store(&tap)
 	defer c.tap.Store(nil)
-	c.newService()
 	defer context.AfterFunc(ctx, c.giveUp)()
 	var keepers sync.WaitGroup
 	c.keep(&keepers)

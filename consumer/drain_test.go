@@ -319,6 +319,39 @@ func TestAStopAfterADrainReturnsAtOnceAndIsForGood(t *testing.T) {
 	require.NoError(t, inTime(t, beside(c, t.Context())))
 }
 
+// A service may drain what is due at its start, and then run.
+func TestAConsumerRunsAfterADrain(t *testing.T) {
+	db := testdb.New(t)
+	p, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	c, err := New(Config{Database: db, WorkerID: "w"})
+	require.NoError(t, err)
+	require.NoError(t, Handle(c, drained, func(context.Context, *Task[int]) (model.None, error) { return model.None{}, nil }))
+	_, err = producer.Send(t.Context(), p, drained, 1)
+	require.NoError(t, err)
+	did, err := c.Drain(t.Context(), false)
+	require.NoError(t, err)
+	require.Equal(t, 1, did.Succeeded)
+
+	ran := make(chan error, 1)
+	go func() { ran <- c.Run(t.Context()) }()
+	sent, err := producer.Send(t.Context(), p, drained, 2)
+	require.NoError(t, err)
+	waiting, cancel := context.WithTimeout(t.Context(), testdb.Patience)
+	defer cancel()
+	_, err = producer.Await(waiting, p, drained, sent)
+	require.NoError(t, err)
+	task, err := p.Get(t.Context(), sent.ID)
+	require.NoError(t, err)
+	require.Equal(t, 1, task.Attempt, "its end was written, not lost")
+	testdb.Eventually(t, "the worker says that it lives", func() bool {
+		n, err := db.Collection("workers").CountDocuments(t.Context(), bson.D{{Key: "_id", Value: "w"}})
+		return err == nil && n == 1
+	})
+	require.NoError(t, c.Stop(t.Context()))
+	require.NoError(t, inTime(t, ran))
+}
+
 // The end of an execution may be written before its slot is free. A look in between passes its type by.
 func TestADrainLooksAgainOnlyWhenEachSlotIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

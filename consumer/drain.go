@@ -179,6 +179,7 @@ func (c *Consumer) drain(ctx context.Context, how drainage) (skipped time.Durati
 		before := c.held.count().started
 		looked := c.store.Clock.Now()
 		c.seeker.AskAll()
+		c.seeker.Excluded() // what was held is asked for again, unless its type must not be claimed any more
 		left, err := c.lapses.Scan(ctx)
 		if err != nil {
 			return skipped, err

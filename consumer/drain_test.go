@@ -73,7 +73,14 @@ func beside(c *Consumer, ctx context.Context) <-chan error {
 	return stopped
 }
 
+// A held task whose type is paused meanwhile is left, like each task of that type.
 func TestADrainWaitsForADueTaskThatATransactionHolds(t *testing.T) {
+	t.Run("until it ends", func(t *testing.T) { drainsBesideATransaction(t, false) })
+	t.Run("until the type is paused", func(t *testing.T) { drainsBesideATransaction(t, true) })
+}
+
+func drainsBesideATransaction(t *testing.T, paused bool) {
+	t.Helper()
 	db := testdb.New(t)
 	p, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
@@ -102,8 +109,14 @@ func TestADrainWaitsForADueTaskThatATransactionHolds(t *testing.T) {
 	}()
 	require.Equal(t, 1, inTime(t, ran))
 	require.Eventually(t, func() bool { return c.store.ProbeLater(held) }, testdb.Patience, time.Millisecond, "it knows that the task is held")
+	if paused {
+		require.NoError(t, c.store.Control.Pause(t.Context(), false, []string{drained.Name()}, "", ""))
+		require.Equal(t, 1, inTime(t, got).Succeeded)
+	}
 	require.NoError(t, session.AbortTransaction(t.Context()))
-	require.Equal(t, 2, inTime(t, got).Succeeded)
+	if !paused {
+		require.Equal(t, 2, inTime(t, got).Succeeded)
+	}
 }
 
 func TestAStopEndsADrainGracefully(t *testing.T) {

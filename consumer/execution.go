@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"encoding/json"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/finish"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lease"
@@ -96,14 +96,11 @@ func (e *Execution) Restore(dst any) (bool, error) {
 	return true, codec.DecodeValue(*c, dst)
 }
 
-// Progress reports the handler's progress: percent from 0 to 100, and a message of at most 4
-// KiB. It is informational only.
+// Progress reports the handler's progress: percent from 0 to 100, and a message in UTF-8 of at
+// most 4 KiB. It is informational only.
 func (e *Execution) Progress(ctx context.Context, percent float64, message string) error {
-	if math.IsNaN(percent) || percent < 0 || percent > 100 {
-		return input.Invalid("percent", "is %v; want 0 to 100", percent)
-	}
-	if len(message) > 4<<10 {
-		return input.Invalid("message", "has %d bytes; at most %d are allowed", len(message), 4<<10)
+	if err := command.ValidProgress(percent, message); err != nil {
+		return err
 	}
 	return e.consumer.store.Tasks.SaveProgress(ctx, e.TaskID, e.hold.index, e.hold.execID,
 		model.Progress{Percent: percent, Message: message, At: e.consumer.store.Clock.Now()})

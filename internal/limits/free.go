@@ -75,7 +75,7 @@ func (g *Gate) flush(batch []freeing) {
 		found, err := g.store.Permits.OfExecutions(ctx, f.taskID, f.execIDs)
 		if err != nil {
 			g.report(err, "looking up permits")
-			return
+			continue
 		}
 		for _, p := range found {
 			// What follows an execution has begun only if that has ended. What is prepared may begin

@@ -215,6 +215,17 @@ func TestWhatIsLeftOverOfMoreThanOneRoundIsFreedInSeveral(t *testing.T) {
 	require.Zero(t, s.taken())
 }
 
+// Somebody has changed a permit by hand. The others are freed nevertheless.
+func TestAPermitThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+	s := newSwept(t)
+	s.take(3, false)
+	s.store.Clock.Skip(6 * time.Second)
+	_, err := s.db.Collection("permits").UpdateOne(t.Context(), bson.D{{Key: "exec_id", Value: "e1"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "rev", Value: "one"}, {Key: "look_at", Value: time.Unix(0, 0)}}}})
+	require.NoError(t, err)
+	s.sweep()
+	require.Equal(t, 1, s.taken())
+}
+
 // One round looks at so many of the keys for which tasks wait, and the next at the others.
 func TestEachKeyForWhichTasksWaitHasItsTurn(t *testing.T) {
 	s := newSwept(t)

@@ -257,11 +257,20 @@ func (s *Permits) OfExecutions(ctx context.Context, taskID string, execIDs []str
 }
 
 func (s *Permits) find(ctx context.Context, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {
-	return findPermits(ctx, s.permits, filter, o)
+	return s.findIn(ctx, s.permits, filter, o)
 }
 
-func findPermits(ctx context.Context, permits *mongo.Collection, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {
-	return readAll[lifecycle.Permit](ctx, permits, "reading permits", filter, o)
+// findIn leaves out a permit that cannot be read. It stays taken, because its name is.
+func (s *Permits) findIn(ctx context.Context, permits *mongo.Collection, filter bson.D, o *options.FindOptionsBuilder) (found []lifecycle.Permit, err error) {
+	return found, readEach(ctx, permits, "reading permits", filter, o, func(doc bson.Raw) bool {
+		var p lifecycle.Permit
+		if err := bson.Unmarshal(doc, &p); err != nil {
+			s.complain(permits, doc, err)
+		} else {
+			found = append(found, p)
+		}
+		return true
+	})
 }
 
 // Free gives permits back. Each names its execution, so that one that somebody else

@@ -85,7 +85,7 @@ func (l Limit) covers(taken map[int]bool, passes []Pass) []Pass {
 // stillOwn are those of the permits that the executions named by them have. Index: _id.
 func stillOwn(ctx context.Context, of *mongo.Collection, permits []lifecycle.Permit) ([]lifecycle.Permit, error) {
 	names := collect(permits, func(p lifecycle.Permit) string { return p.Name })
-	found, err := findPermits(ctx, of, bson.D{d("_id", in(names))}, options.Find().SetProjection(bson.D{d("exec_id", 1), d("next.exec_id", 1)}))
+	found, err := readAll[lifecycle.Permit](ctx, of, "reading permits", bson.D{d("_id", in(names))}, options.Find().SetProjection(bson.D{d("exec_id", 1), d("next.exec_id", 1)}))
 	if err != nil {
 		return nil, err
 	}

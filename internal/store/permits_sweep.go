@@ -30,13 +30,13 @@ func (s *Permits) InOrder(ctx context.Context) (ordered context.Context, end fun
 // Due are the permits at which it is time to look, the longest due first. Majority
 // read. Index: permits.look.
 func (s *Permits) Due(ctx context.Context, limit int) ([]lifecycle.Permit, error) {
-	return findPermits(ctx, s.durable(s.permits), bson.D{d("look_at", bson.D{d("$lte", s.Clock.Now())})},
+	return s.findIn(ctx, s.durable(s.permits), bson.D{d("look_at", bson.D{d("$lte", s.Clock.Now())})},
 		options.Find().SetSort(bson.D{d("look_at", 1)}).SetHint(indexLook).SetLimit(int64(limit)))
 }
 
 // Named are the permits of those names that are taken. Majority read. Index: _id.
 func (s *Permits) Named(ctx context.Context, names []string) ([]lifecycle.Permit, error) {
-	return findPermits(ctx, s.durable(s.permits), bson.D{d("_id", in(names))}, options.Find())
+	return s.findIn(ctx, s.durable(s.permits), bson.D{d("_id", in(names))}, options.Find())
 }
 
 // HoldersOf reads of tasks what says whether their executions are open. One that is there and cannot be

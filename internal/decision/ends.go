@@ -347,7 +347,8 @@ func entryID(c store.Carried) string {
 	return lifecycle.EntryID(c.Life.ID, c.Life.Generation, c.Entry)
 }
 
-// mustKnow reads the ends that make a difference to what is decided about the documents.
+// mustKnow reads the ends that make a difference to what is decided about the documents. Of most there are none, and it
+// asks nothing.
 func (d *Decider[D]) mustKnow(ctx context.Context, docs []D) (lives []store.OutboxLife, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -22,7 +22,10 @@ type listener struct {
 	notePlanner
 	told    []string
 	bounded bool // something was kept in a time that the decider bounds
+	knows   []string
 }
+
+func (p *listener) MustKnow(*note) []string { return p.knows }
 
 func (*listener) Kind() string                 { return "note" }
 func (*listener) Of(l store.OutboxLife) string { return l.Origin.ID }
@@ -93,6 +96,24 @@ func TestAnEndThatIsHeardAndFoundIsToldOnce(t *testing.T) {
 	d.endsTold([]store.OutboxLife{{Task: ended("e", 2)}})
 	d.hear(t.Context())
 	require.Equal(t, []string{"a 2", "new 2", "b 2", "d 2", "e 4"}, p.told)
+}
+
+// A worker that was away records an end with the time at which its handler returned. A look asks only for newer ones.
+func TestADecisionKnowsAnEndThatWasRecordedLate(t *testing.T) {
+	t.Parallel()
+	d, p := listening(t)
+	late := ended("late", 2)
+	late.Status, late.OutboxAt = model.StatusSuccess, time.Now().Add(-time.Minute)
+	require.NoError(t, d.Store.Ready(t.Context()))
+	_, err := d.Store.Tasks.Insert(t.Context(), []*model.Task{late})
+	require.NoError(t, err)
+	d.found.due, p.knows = []*note{{id: "n-late"}}, []string{"late"}
+	k := &rank{}
+	k.become("one", []peer{{id: "one", beat: time.Now()}})
+	k.begin()
+	_, _, _, err = d.round(t.Context(), clock.Read(d.Store.Local()), d.Store.Clock.Now(), k)
+	require.NoError(t, err)
+	require.Equal(t, []string{"late 2"}, p.told)
 }
 
 // Many ends that were heard of leave their outboxes before the next look, which would find a page of them.

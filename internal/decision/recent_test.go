@@ -21,6 +21,8 @@ func (notes) PlanIDs(n *note) []string { return n.plans }
 
 type notePlanner struct{ Planner[*note] }
 
+func (notePlanner) MustKnow(*note) []string { return nil }
+
 func (notePlanner) WithoutPlans(n *note) *note { return &note{id: n.id} }
 
 // The plans of a stored document leave with the next decision that plans something. Until then the engine must not

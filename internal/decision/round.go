@@ -127,13 +127,13 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 			ends = append(ends, l)
 		}
 	}
-	if f.full() { // what is not among those read may make a difference, too
-		more, err := d.mustKnow(ctx, mine)
-		if err != nil {
-			return next, stays, false, err
-		}
-		ends = append(ends, more...)
+	// Ends that the look did not read may make a difference, too: of a page that was full, and those that became
+	// visible long after their time, because their worker or the majority was away meanwhile.
+	more, err := d.mustKnow(ctx, mine)
+	if err != nil {
+		return next, stays, false, err
 	}
+	ends = append(ends, more...)
 	heard := d.takeHeard() // while the look went on; it may have found some of them
 	ends = append(slices.Clone(heard), ends...)
 	out, err := d.Decide(ctx, began, mine, ends, now)

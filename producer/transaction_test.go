@@ -10,7 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/measure"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -203,4 +205,30 @@ func TestATransactionThatMetAnotherIsRetriedByTheDriver(t *testing.T) {
 		return err
 	}))
 	require.Equal(t, 2, tries)
+}
+
+// A session without a transaction undoes nothing, so an end in it counts like any other. One in a transaction may still
+// be rolled back.
+func TestAnEndInASessionWithoutATransactionIsCounted(t *testing.T) {
+	b := setup(t)
+	count := func() int64 { return b.p.room.Store.Measure.Types.Of(mailType.Name()).Ended.Of(measure.Success).Load() }
+	complete := func(ctx context.Context, key string) error {
+		now := b.p.room.Store.Clock.Now()
+		task := lifecycle.NewTask(lifecycle.Draft{Type: mailType.Name(), Key: key}, now)
+		task, refused := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: key}, lifecycle.EffectiveOf(task, model.Options{}), now)
+		require.Empty(t, refused)
+		_, err := b.p.room.Store.Tasks.Insert(t.Context(), []*model.Task{task})
+		require.NoError(t, err)
+		_, err = b.p.Complete(ctx, input.HandleOf(task, key).String(), nil)
+		return err
+	}
+	_, err := Send(t.Context(), b.p, mailType, mail{}, Held()) // it sets up the schema
+	require.NoError(t, err)
+	session, err := b.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, complete(mongo.NewSessionContext(t.Context(), session), "plain"))
+	require.EqualValues(t, 1, count())
+	require.NoError(t, b.transaction(func(ctx context.Context) error { return complete(ctx, "in a transaction") }))
+	require.EqualValues(t, 1, count())
 }

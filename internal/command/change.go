@@ -50,7 +50,7 @@ func (r *Room) change(ctx context.Context, doing, id string, rule rule, write fu
 // has been logged, and is the sweeper's.
 func (r *Room) Changed(ctx context.Context, before, after *model.Task) {
 	r.Wrote(after)
-	if store.InTransaction(ctx) { // which may still be rolled back
+	if r.Store.InRunningTransaction(ctx) { // which may still be rolled back
 		return
 	}
 	r.Limits.Ended(after, lifecycle.EndedExecutions(before, after))

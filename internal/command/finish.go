@@ -126,9 +126,7 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case store.InTransaction(ctx): // which may still be rolled back
-	case ended != nil:
+	if ended != nil && !r.Store.InRunningTransaction(ctx) { // which may still be rolled back
 		r.ended(*ended)
 	}
 	if listened {

@@ -29,7 +29,7 @@ var ofProcess = []metric[process]{
 				emit(t.Ran.Read(), typ)
 			}
 		}},
-	{"executions_total", counter, "Executions that ended, by outcome: success, error, timeout and the other kinds of failures. Those of type mscheduler.callback are deliveries of callbacks.", []string{"type", "outcome"},
+	{"executions_total", counter, "Executions that ended, by outcome: success, error, timeout and the other kinds of failures. Those of type mscheduler.callback are deliveries of callbacks. Ends that are part of a caller's transaction are not counted.", []string{"type", "outcome"},
 		func(p process, emit emit) {
 			for typ, t := range p.Types.All() {
 				t.Ended.Of(measure.Success) // a rate needs a first value

@@ -44,14 +44,14 @@ they became, without secrets.`
 
 func (a *app) auditList() *cobra.Command {
 	var f store.AuditFilter
-	var outcome, after, before, page string
-	var limit int
+	var outcome, after, before string
+	var page pageFlags
 	cmd := &cobra.Command{
 		Use: "list", Short: "List changes, the newest first", Args: noArgs, Long: auditListHelp,
 		Example: "  mscheduler audit list --resource -/mail/order-7\n  mscheduler audit list --who os/ann@build7 --since -1d\n  mscheduler audit list --outcome refused -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 || limit > 1000 {
-				return usage("--limit is %d; want 1 to 1000", limit)
+			if err := checkLimit(page.limit); err != nil {
+				return err
 			}
 			if f.Outcome = store.AuditOutcome(outcome); outcome != "" && !slices.Contains(store.AuditOutcomes, f.Outcome) {
 				return usage("--outcome is %q; want one of %s", outcome, strings.Join(names(store.AuditOutcomes), ", "))
@@ -59,8 +59,8 @@ func (a *app) auditList() *cobra.Command {
 			if f.Kind != "" && !slices.Contains(audit.Kinds, f.Kind) {
 				return usage("--kind is %q; want one of %s", f.Kind, strings.Join(audit.Kinds, ", "))
 			}
-			if page != "" && !input.IsKey(page) {
-				return wrongAfter(page)
+			if page.after != "" && !input.IsKey(page.after) {
+				return wrongAfter(page.after)
 			}
 			return a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 				var err error
@@ -73,12 +73,12 @@ func (a *app) auditList() *cobra.Command {
 					}
 				}
 				var entries []*store.AuditEntry
-				for next := page; ; {
-					found, more, err := c.store.Audit.List(ctx, f, next, limit-len(entries))
+				for next := page.after; ; {
+					found, more, err := c.store.Audit.List(ctx, f, next, page.limit-len(entries))
 					if err != nil {
 						return err
 					}
-					if entries, next = append(entries, found...), more; next == "" || len(entries) == limit {
+					if entries, next = append(entries, found...), more; next == "" || len(entries) == page.limit {
 						return a.printAudit(entries, next, noEntries(&f), c.at)
 					}
 				}
@@ -94,8 +94,7 @@ func (a *app) auditList() *cobra.Command {
 	fs.StringVar(&outcome, "outcome", "", strings.Join(names(store.AuditOutcomes), ", "))
 	fs.StringVar(&after, "since", "", "from this time on: 2026-01-31T09:00:00Z, or -2h")
 	fs.StringVar(&before, "until", "", "before this time")
-	fs.IntVar(&limit, "limit", 50, "number of entries on a page, at most 1000")
-	fs.StringVar(&page, "after", "", "list entries behind this id, for the next page")
+	page.register(cmd, "entries")
 	_ = cmd.RegisterFlagCompletionFunc("kind", fixed(audit.Kinds...))
 	_ = cmd.RegisterFlagCompletionFunc("outcome", fixed(names(store.AuditOutcomes)...))
 	return cmd
@@ -132,14 +131,5 @@ func (a *app) printAudit(entries []*store.AuditEntry, next, none string, now tim
 		}
 		t.add(human.When(e.At, now), human.OneLine(who, 50), human.OneLine(e.From, 40), e.Operation, human.OneLine(cmp.Or(what, e.Kind), 60), outcome, human.OneLine(e.Reason, 60))
 	}
-	if err := a.resultTable(struct {
-		Entries []view.AuditEntry `json:"entries"`
-		Next    string            `json:"next,omitempty"`
-	}{views, next}, t, none); err != nil {
-		return err
-	}
-	if next != "" && !a.asJSON() {
-		a.say("more entries follow; for the next page: --after %s", next)
-	}
-	return nil
+	return a.printPage("entries", views, next, t, none)
 }

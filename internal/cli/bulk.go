@@ -64,18 +64,17 @@ func jobOf(name string) (tenant, id string) {
 
 func (a *app) bulkList() *cobra.Command {
 	var tenant string
-	var limit int
-	var after string
+	var page pageFlags
 	cmd := &cobra.Command{
 		Use: "list", Short: "List jobs, sorted by id", Args: noArgs,
 		Long: "List the jobs of a tenant, sorted by id: the oldest first. Without --tenant, list the\njobs that belong to no tenant: their filters name no tenant, or - for tasks without one.",
 		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
-			if limit < 1 || limit > allPage {
-				return usage("--limit is %d; want 1 to %d", limit, allPage)
+			if err := checkLimit(page.limit); err != nil {
+				return err
 			}
-			jobs, next, err := c.jobs().List(ctx, tenant, limit, after)
-			if after != "" && errors.Is(err, model.ErrInvalid) {
-				return wrongAfter(after)
+			jobs, next, err := c.jobs().List(ctx, tenant, page.limit, page.after)
+			if page.after != "" && errors.Is(err, model.ErrInvalid) {
+				return wrongAfter(page.after)
 			}
 			if err != nil {
 				return err
@@ -84,18 +83,11 @@ func (a *app) bulkList() *cobra.Command {
 			for _, v := range jobs {
 				t.add(jobName(v), v.Action, jobStatus(v), matchedText(v), fmt.Sprint(v.Changed), fmt.Sprint(v.Skipped), fmt.Sprint(v.Failed), jobTime(v.Created, c.at), v.Creator)
 			}
-			if next != "" && !a.asJSON() {
-				a.say("more jobs follow; for the next page: --after '%s'", next)
-			}
-			return a.resultTable(struct {
-				Jobs []*bulk.JobState `json:"jobs"`
-				Next string           `json:"next,omitempty"`
-			}{jobs, next}, t, "no jobs")
+			return a.printPage("jobs", jobs, next, t, "no jobs")
 		}),
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", model.NoTenant, "tenant whose jobs to list")
-	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("number of jobs on a page, at most %d", allPage))
-	cmd.Flags().StringVar(&after, "after", "", "list the page that follows this one, as the page before says")
+	page.register(cmd, "jobs")
 	return cmd
 }
 

@@ -33,8 +33,8 @@ With --status, too, a page may have fewer than --limit flows, or none, and a nex
 var flowStatuses = []graph.Status{graph.StatusRunning, graph.StatusPending, graph.StatusFinish}
 
 func (f *flowsCommand) list() *cobra.Command {
-	var status, tenant, key, after string
-	var limit int
+	var status, tenant, key string
+	var page pageFlags
 	cmd := &cobra.Command{
 		Use: "list", Short: "List flows, most recently changed first", Args: noArgs, Long: flowListHelp,
 		Example: "  mscheduler flow list --status PENDING\n  mscheduler flow list --tenant acme --limit 1000 -o json",
@@ -52,22 +52,22 @@ func (f *flowsCommand) list() *cobra.Command {
 					return err
 				}
 			}
-			if limit < 1 || limit > 1000 {
-				return usage("--limit is %d; want 1 to 1000", limit)
+			if err := checkLimit(page.limit); err != nil {
+				return err
 			}
 			if key != "" {
 				return f.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
-					return f.listNamed(ctx, c, tenant, key, wanted, after, limit)
+					return f.listNamed(ctx, c, tenant, key, wanted, page)
 				})(cmd, nil)
 			}
-			from, err := flowPlace(after)
+			from, err := flowPlace(page.after)
 			if err != nil {
 				return err
 			}
 			return f.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
-				flows, err := c.flows.List(ctx, tenant, wanted, from, limit)
+				flows, err := c.flows.List(ctx, tenant, wanted, from, page.limit)
 				unread, next := store.Unread{}, ""
-				if err = unread.Add(err); err == nil && len(flows) > 0 && len(flows)+len(unread) == limit {
+				if err = unread.Add(err); err == nil && len(flows) > 0 && len(flows)+len(unread) == page.limit {
 					var more []*graph.Flow
 					last := flows[len(flows)-1]
 					more, err = c.flows.List(ctx, tenant, wanted, last, min(1+len(unread), 1000))
@@ -87,21 +87,20 @@ func (f *flowsCommand) list() *cobra.Command {
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only flows of this tenant, - for those without one (default: all; with --key, those without one)")
 	cmd.Flags().StringVar(&key, "key", "", "only flows whose key begins with this text")
 	_ = cmd.RegisterFlagCompletionFunc("key", cobra.NoFileCompletions)
-	cmd.Flags().IntVar(&limit, "limit", 50, "number of flows on a page, at most 1000")
-	cmd.Flags().StringVar(&after, "after", "", "list flows after this place, for the next page")
-	_ = cmd.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
+	page.register(cmd, "flows")
 	return cmd
 }
 
 // listNamed prints a page of the flows of a tenant ("" = those without one) whose keys begin so.
-func (f *flowsCommand) listNamed(ctx context.Context, c *connection, tenant, key string, status graph.Status, after string, limit int) error {
+func (f *flowsCommand) listNamed(ctx context.Context, c *connection, tenant, key string, status graph.Status, page pageFlags) error {
+	after := page.after
 	if after != "" {
 		var err error
 		if after, err = flowID(after); err != nil {
 			return err
 		}
 	}
-	flows, broken, next, err := store.NamedPage(after, limit, func(after string, limit int) ([]*graph.Flow, []store.Unreadable, error) {
+	flows, broken, next, err := store.NamedPage(after, page.limit, func(after string, limit int) ([]*graph.Flow, []store.Unreadable, error) {
 		return c.store.Flows.Named(ctx, tenant, key, after, limit)
 	}, func(doc *graph.Flow) string { return doc.ID })
 	if err != nil {
@@ -150,19 +149,12 @@ func (f *flowsCommand) printFlows(ctx context.Context, c *connection, flows []*g
 			human.Relative(doc.CreatedAt, c.at), human.Relative(doc.UpdatedAt, c.at), human.OneLine(doc.Reason, 80))
 		open = open || doc.Status == graph.StatusRunning
 	}
-	out := map[string]any{"flows": views}
-	if next != "" {
-		out["next"] = next
-	}
 	none := "no flows; to start one: mscheduler flow start -f FILE"
 	if status != "" {
 		none = "no flow is " + string(status)
 	}
-	if err := f.resultTable(out, t, none); err != nil {
+	if err := f.printPage("flows", views, next, t, none); err != nil {
 		return err
-	}
-	if next != "" && !f.asJSON() {
-		f.say("more flows follow; for the next page: --after '%s'", next)
 	}
 	if open {
 		return f.sayIdle(ctx, c)

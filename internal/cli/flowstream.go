@@ -294,8 +294,8 @@ func (f *flowsCommand) lines() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "lines", Short: "List streams with their backlogs and speeds", Args: noArgs, Long: flowLinesHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 || limit > 1000 {
-				return usage("--limit is %d; want 1 to 1000", limit)
+			if err := checkLimit(limit); err != nil {
+				return err
 			}
 			return f.onDatabase(func(ctx context.Context, c *connection, _ []string) error { return f.printLines(ctx, c, all, limit) })(cmd, nil)
 		},

@@ -42,8 +42,7 @@ var runStatuses = []schedule.RunStatus{
 type runsFlags struct {
 	status   []string
 	from, to string
-	limit    int
-	after    string
+	page     pageFlags
 }
 
 func (r *rulesCommand) runs() *cobra.Command {
@@ -56,8 +55,8 @@ func (r *rulesCommand) runs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if f.limit < 1 || f.limit > 1000 {
-				return usage("--limit is %d; want 1 to 1000", f.limit)
+			if err := checkLimit(f.page.limit); err != nil {
+				return err
 			}
 			ctx := cmd.Context()
 			d, err := r.connectReady(ctx)
@@ -77,12 +76,12 @@ func (r *rulesCommand) runs() *cobra.Command {
 				}
 				id = rule.ID
 			}
-			after, err := d.runAfter(ctx, f.after)
+			after, err := d.runAfter(ctx, f.page.after)
 			if err != nil {
 				return err
 			}
 			unread := store.Unread{}
-			runs, next, err := d.runsPage(ctx, id, filter, after, f.limit, unread)
+			runs, next, err := d.runsPage(ctx, id, filter, after, f.page.limit, unread)
 			if err != nil {
 				return err
 			}
@@ -93,8 +92,7 @@ func (r *rulesCommand) runs() *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(runStatuses)...))
 	cmd.Flags().StringVar(&f.from, "from", "", "only ticks at or after this time: 2026-01-31T09:00:00Z, or -2h")
 	cmd.Flags().StringVar(&f.to, "to", "", "only ticks before this time")
-	cmd.Flags().IntVar(&f.limit, "limit", 50, "number of lines on a page, at most 1000")
-	cmd.Flags().StringVar(&f.after, "after", "", "start after the run with this id (next page)")
+	f.page.register(cmd, "runs")
 	return cmd
 }
 
@@ -134,10 +132,7 @@ func (d *connection) runsPage(ctx context.Context, rule string, f periodic.RunFi
 }
 
 func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next string, now time.Time) error {
-	out, noRun := map[string]any{}, "no run"
-	if next != "" {
-		out["next"] = next
-	}
+	noRun := "no run"
 	if rule != nil && rule.Log == schedule.LogNone {
 		noRun += "\nthe rule keeps no records (log: none); its tasks: mscheduler task list --type " + rule.Task.Type + tenantFlag(rule.Tenant)
 	}
@@ -163,12 +158,7 @@ func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next
 		}
 		t.add(cells...)
 	}
-	out["runs"] = views
-	err := r.resultTable(out, t, noRun)
-	if err == nil && next != "" && !r.asJSON() {
-		r.say("more runs follow; for the next page: --after '%s'", next)
-	}
-	return err
+	return r.printPage("runs", views, next, t, noRun)
 }
 
 func tookText(r *schedule.Run, now time.Time) string {

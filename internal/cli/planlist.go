@@ -41,8 +41,8 @@ var planStatuses = []repeat.Status{repeat.StatusRunning, repeat.StatusError, rep
 
 func (p *plansCommand) list() *cobra.Command {
 	var f plan.Filter
-	var status, name, after string
-	var limit int
+	var status, name string
+	var page pageFlags
 	cmd := &cobra.Command{
 		Use: "list", Short: "List plans, most recently changed first", Args: noArgs, Long: planListHelp,
 		Example: "  mscheduler plan list --status ERROR\n  mscheduler plan list --station report --over -o json",
@@ -64,22 +64,22 @@ func (p *plansCommand) list() *cobra.Command {
 					}
 				}
 			}
-			if limit < 1 || limit > 1000 {
-				return usage("--limit is %d; want 1 to 1000", limit)
+			if err := checkLimit(page.limit); err != nil {
+				return err
 			}
 			if name != "" {
 				return p.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
-					return p.listNamed(ctx, c, f, name, after, limit)
+					return p.listNamed(ctx, c, f, name, page)
 				})(cmd, nil)
 			}
-			from, err := planPlace(after)
+			from, err := planPlace(page.after)
 			if err != nil {
 				return err
 			}
 			return p.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
-				plans, err := c.plans.List(ctx, f, from, limit)
+				plans, err := c.plans.List(ctx, f, from, page.limit)
 				unread, next := store.Unread{}, ""
-				if err = unread.Add(err); err == nil && len(plans) > 0 && len(plans)+len(unread) == limit {
+				if err = unread.Add(err); err == nil && len(plans) > 0 && len(plans)+len(unread) == page.limit {
 					var more []*repeat.Plan
 					last := plans[len(plans)-1]
 					more, err = c.plans.List(ctx, f, last, min(1+len(unread), 1000))
@@ -101,21 +101,20 @@ func (p *plansCommand) list() *cobra.Command {
 	cmd.Flags().StringVar(&name, "plan-id", "", "only plans whose plan_id begins with this text")
 	_ = cmd.RegisterFlagCompletionFunc("plan-id", cobra.NoFileCompletions)
 	cmd.Flags().BoolVar(&f.Over, "over", false, "the plans that are over, in place of the others")
-	cmd.Flags().IntVar(&limit, "limit", 50, "number of plans on a page, at most 1000")
-	cmd.Flags().StringVar(&after, "after", "", "list plans after this place, for the next page")
-	_ = cmd.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
+	page.register(cmd, "plans")
 	return cmd
 }
 
 // listNamed prints a page of the plans of a tenant ("" = those without one) whose plan_id begins so.
-func (p *plansCommand) listNamed(ctx context.Context, c *connection, f plan.Filter, name, after string, limit int) error {
+func (p *plansCommand) listNamed(ctx context.Context, c *connection, f plan.Filter, name string, page pageFlags) error {
+	after := page.after
 	if after != "" {
 		var err error
 		if after, err = planID(after); err != nil {
 			return err
 		}
 	}
-	plans, broken, next, err := store.NamedPage(after, limit, func(after string, limit int) ([]*repeat.Plan, []store.Unreadable, error) {
+	plans, broken, next, err := store.NamedPage(after, page.limit, func(after string, limit int) ([]*repeat.Plan, []store.Unreadable, error) {
 		return c.store.Plans.Named(ctx, f.Tenant, f.Over, name, after, limit)
 	}, func(doc *repeat.Plan) string { return doc.ID })
 	if err != nil {
@@ -169,19 +168,12 @@ func (p *plansCommand) printPlans(ctx context.Context, c *connection, plans []*r
 			human.Relative(doc.UpdatedAt, c.at), human.OneLine(doc.Reason, 80))
 		runs = runs || doc.Status == repeat.StatusRunning
 	}
-	out := map[string]any{"plans": views}
-	if next != "" {
-		out["next"] = next
-	}
 	none := "no plans; to publish one: mscheduler plan publish -f FILE"
 	if status != "" {
 		none = "no plan is " + string(status)
 	}
-	if err := p.resultTable(out, t, none); err != nil {
+	if err := p.printPage("plans", views, next, t, none); err != nil {
 		return err
-	}
-	if next != "" && !p.asJSON() {
-		p.say("more plans follow; for the next page: --after '%s'", next)
 	}
 	if runs {
 		return p.sayIdle(ctx, c)

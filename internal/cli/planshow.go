@@ -104,19 +104,18 @@ One page is printed. It also ends when its results have about 8 MiB together. If
 page; with -o json it is the field "next".`
 
 func (p *plansCommand) results() *cobra.Command {
-	var after string
-	var limit int
+	var page pageFlags
 	cmd := &cobra.Command{
 		Use: "results ID", Short: "List what the participants of a plan's steps did", Args: one("the id of a plan"), Long: planResultsHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if limit < 1 || limit > 1000 {
-				return usage("--limit is %d; want 1 to 1000", limit)
+			if err := checkLimit(page.limit); err != nil {
+				return err
 			}
 			var from *repeat.Result
-			if after != "" {
-				at, id, err := placeOf(after)
+			if page.after != "" {
+				at, id, err := placeOf(page.after)
 				if err != nil || id == "" {
-					return wrongAfter(after)
+					return wrongAfter(page.after)
 				}
 				from = &repeat.Result{ID: id, At: at}
 			}
@@ -124,7 +123,7 @@ func (p *plansCommand) results() *cobra.Command {
 				if _, err := c.plans.Get(ctx, id); err != nil {
 					return err
 				}
-				results, more, err := c.store.Results.List(ctx, id, store.ResultPage{After: from, Limit: limit})
+				results, more, err := c.store.Results.List(ctx, id, store.ResultPage{After: from, Limit: page.limit})
 				if err != nil {
 					return err
 				}
@@ -137,9 +136,7 @@ func (p *plansCommand) results() *cobra.Command {
 			})(cmd, args)
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 50, "number of results on a page, at most 1000")
-	cmd.Flags().StringVar(&after, "after", "", "list results after this place, for the next page")
-	_ = cmd.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
+	page.register(cmd, "results")
 	return cmd
 }
 
@@ -157,15 +154,5 @@ func (p *plansCommand) printResults(results []*repeat.Result, next string, now t
 		}
 		t.add(fmt.Sprint(r.Step), fmt.Sprint(r.Try), human.Stamp(r.PlanTime), human.Relative(r.At, now), r.Worker, r.State, human.OneLine(result, 100))
 	}
-	out := map[string]any{"results": views}
-	if next != "" {
-		out["next"] = next
-	}
-	if err := p.resultTable(out, t, "no results: no step has ended"); err != nil {
-		return err
-	}
-	if next != "" && !p.asJSON() {
-		p.say("more results follow; for the next page: --after '%s'", next)
-	}
-	return nil
+	return p.printPage("results", views, next, t, "no results: no step has ended")
 }

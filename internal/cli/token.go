@@ -107,21 +107,20 @@ func whoami() string {
 }
 
 func (a *app) tokenList() *cobra.Command {
-	var limit int
-	var after string
+	var page pageFlags
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the tokens", Args: noArgs,
 		Long: "List the tokens, the oldest first, without their secrets. Tokens that were revoked or have expired\nstay in the list for 90 days.\n\nOne page is printed. If more tokens follow, the command prints the value of --after for the next page;\nwith -o json it is the field \"next\".",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 || limit > 1000 {
-				return usage("--limit is %d; want 1 to 1000", limit)
+			if err := checkLimit(page.limit); err != nil {
+				return err
 			}
-			from, err := tokenPlace(after)
+			from, err := tokenPlace(page.after)
 			if err != nil {
 				return err
 			}
 			return a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
-				tokens, unread, next, err := c.store.Tokens.List(ctx, from, limit)
+				tokens, unread, next, err := c.store.Tokens.List(ctx, from, page.limit)
 				if err != nil {
 					return err
 				}
@@ -133,9 +132,7 @@ func (a *app) tokenList() *cobra.Command {
 			})(cmd, nil)
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 50, "number of tokens on a page, at most 1000")
-	cmd.Flags().StringVar(&after, "after", "", "list tokens after this place, for the next page")
-	_ = cmd.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
+	page.register(cmd, "tokens")
 	return cmd
 }
 
@@ -173,17 +170,11 @@ func (a *app) printTokens(tokens []*store.Token, next store.TokenPlace, now time
 		t.add(v.ID, v.Name, v.Role, human.OneLine(tenants, 40), v.State, human.When(tok.CreatedAt, now), human.OneLine(v.CreatedBy, 40),
 			human.When(tok.ExpiresAt, now), used)
 	}
-	out := map[string]any{"tokens": views}
+	place := ""
 	if next.ID != "" {
-		out["next"] = view.Time(next.At) + " " + next.ID
+		place = view.Time(next.At) + " " + next.ID
 	}
-	if err := a.resultTable(out, t, "no tokens; to create one: mscheduler token create NAME --role ROLE"); err != nil {
-		return err
-	}
-	if next.ID != "" && !a.asJSON() {
-		a.say("more tokens follow; for the next page: --after '%s'", out["next"])
-	}
-	return nil
+	return a.printPage("tokens", views, place, t, "no tokens; to create one: mscheduler token create NAME --role ROLE")
 }
 
 func (a *app) tokenRevoke() *cobra.Command {

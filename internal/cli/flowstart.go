@@ -186,11 +186,8 @@ func (f *flowsCommand) start() *cobra.Command {
 			var given json.RawMessage
 			if cmd.Flags().Changed("args") {
 				var err error
-				if given, err = f.argument("args", args); err != nil {
+				if given, err = f.jsonArgument("args", args); err != nil {
 					return err
-				}
-				if !json.Valid(given) {
-					return usage("--args is not JSON: %s", human.OneLine(string(given), 80))
 				}
 			}
 			if cmd.Flags().Changed("key") {

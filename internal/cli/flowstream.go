@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -61,12 +60,9 @@ func (f *flowsCommand) callbackOf(c *callbackFlags) (*graph.Spec, error) {
 		if one.given == "" {
 			continue
 		}
-		given, err := f.argument(one.flag, one.given)
+		given, err := f.jsonArgument(one.flag, one.given)
 		if err != nil {
 			return nil, err
-		}
-		if !json.Valid(given) {
-			return nil, usage("--%s is not JSON: %s", one.flag, human.OneLine(string(given), 80))
 		}
 		if i > 0 {
 			text = append(text, `, "ext": `...)
@@ -134,14 +130,10 @@ func (f *flowsCommand) nodesOf(n *nodeFlags, scene, group string) ([]graph.NodeS
 	if n.file == "" {
 		node := graph.NodeSpec{ID: n.id, Type: n.typ, OnFailure: graph.Policy(n.policy)}
 		if n.args != "" {
-			given, err := f.argument("args", n.args)
-			if err != nil {
+			var err error
+			if node.Args, err = f.jsonArgument("args", n.args); err != nil {
 				return nil, err
 			}
-			if !json.Valid(given) {
-				return nil, usage("--args is not JSON: %s", human.OneLine(string(given), 80))
-			}
-			node.Args = json.RawMessage(given)
 		}
 		return []graph.NodeSpec{node}, f.checkNode(scene, group, node)
 	}

@@ -46,9 +46,7 @@ func (a *app) readSendFlags(s *sendFlags, f *pflag.FlagSet) error {
 		}
 	}
 	if f.Changed("args") {
-		if s.task.Args, errs[0] = a.argument("args", s.args); errs[0] == nil && !json.Valid(s.task.Args) {
-			errs[0] = usage("--args is not JSON: %s", human.OneLine(string(s.task.Args), 80))
-		}
+		s.task.Args, errs[0] = a.jsonArgument("args", s.args)
 	}
 	if s.callback == "none" {
 		s.task.Options.Callback = &form.Callback{}
@@ -75,6 +73,15 @@ func (a *app) argument(flag, v string) ([]byte, error) {
 		return nil, usage("--%s: %w", flag, err)
 	}
 	return data, nil
+}
+
+// jsonArgument is [app.argument] of a flag whose value is JSON.
+func (a *app) jsonArgument(flag, v string) ([]byte, error) {
+	data, err := a.argument(flag, v)
+	if err == nil && !json.Valid(data) {
+		err = usage("--%s is not JSON: %s", flag, human.OneLine(string(data), 80))
+	}
+	return data, err
 }
 
 // readFile is the content of a file; - is stdin.

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"time"
@@ -41,35 +42,11 @@ func (e *Environment) variable(f *pflag.Flag) (name, value string) {
 	if len(names) == 0 {
 		return "", ""
 	}
-	switch name = names[0]; name {
-	case "MSCHEDULER_CONFIG":
-		value = e.Config
-	case "MSCHEDULER_MONGODB_URI":
-		value = e.URI
-	case "MSCHEDULER_DATABASE":
-		value = e.Database
-	case "MSCHEDULER_PREFIX":
-		value = e.Prefix
-	case "MSCHEDULER_OUTPUT":
-		value = e.Output
-	case "MSCHEDULER_LOG_LEVEL":
-		value = e.LogLevel
-	case "MSCHEDULER_WORKER_ID":
-		value = e.WorkerID
-	case "MSCHEDULER_CONCURRENCY":
-		value = e.Concurrency
-	case "MSCHEDULER_OIDC_ISSUER":
-		value = e.OIDCIssuer
-	case "MSCHEDULER_OIDC_JWKS":
-		value = e.OIDCJWKS
-	case "MSCHEDULER_OIDC_AUDIENCE":
-		value = e.OIDCAudience
-	case "MSCHEDULER_OIDC_ROLES":
-		value = e.OIDCRoles
-	case "MSCHEDULER_OIDC_ROLE_CLAIM":
-		value = e.OIDCRoleClaim
-	case "MSCHEDULER_OIDC_TENANTS_CLAIM":
-		value = e.OIDCTenantsClaim
+	name = names[0]
+	for field, of := range reflect.ValueOf(e).Elem().Fields() {
+		if "MSCHEDULER_"+field.Tag.Get("envconfig") == name {
+			value = of.String()
+		}
 	}
 	return name, value
 }

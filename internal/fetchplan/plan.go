@@ -79,14 +79,6 @@ func (p *Plan) Room(h Held, alone bool, now time.Duration) int {
 	return p.lead.toFetch(p.slots-h.Running, h.Buffered, p.perSecond(h, now), alone)
 }
 
-// RoomForNext is how many tasks to claim whose predecessors have ended. They do not wait until the next fetch: it would
-// be as long again until their slots are free. Their number is bounded by a second batch.
-func (p *Plan) RoomForNext(h Held, now time.Duration) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return 2*batchWanted(p.slots-h.Running, p.perSecond(h, now)) - h.Buffered
-}
-
 // Enough is how many tasks may wait for a slot when a fetch begins.
 func (p *Plan) Enough(h Held, now time.Duration) int {
 	p.mu.Lock()

@@ -46,7 +46,9 @@ func (a *app) readSendFlags(s *sendFlags, f *pflag.FlagSet) error {
 		}
 	}
 	if f.Changed("args") {
-		s.task.Args, errs[0] = a.jsonArgument("args", s.args)
+		var args []byte
+		args, errs[0] = a.jsonArgument("args", s.args)
+		s.task.Args = args
 	}
 	if s.callback == "none" {
 		s.task.Options.Callback = &form.Callback{}
@@ -76,7 +78,7 @@ func (a *app) argument(flag, v string) ([]byte, error) {
 }
 
 // jsonArgument is [app.argument] of a flag whose value is JSON.
-func (a *app) jsonArgument(flag, v string) ([]byte, error) {
+func (a *app) jsonArgument(flag, v string) (json.RawMessage, error) {
 	data, err := a.argument(flag, v)
 	if err == nil && !json.Valid(data) {
 		err = usage("--%s is not JSON: %s", flag, human.OneLine(string(data), 80))

@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
-	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/finish"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lease"
@@ -99,7 +98,7 @@ func (e *Execution) Restore(dst any) (bool, error) {
 // Progress reports the handler's progress: percent from 0 to 100, and a message in UTF-8 of at
 // most 4 KiB. It is informational only.
 func (e *Execution) Progress(ctx context.Context, percent float64, message string) error {
-	if err := command.ValidProgress(percent, message); err != nil {
+	if err := input.Progress(percent, message); err != nil {
 		return err
 	}
 	return e.consumer.store.Tasks.SaveProgress(ctx, e.TaskID, e.hold.index, e.hold.execID,

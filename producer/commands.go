@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/tracing"
@@ -101,7 +100,7 @@ func (p *Producer) Release(ctx context.Context, id string) (*model.Task, error) 
 type commandRule func(t *model.Task, remark string, eff lifecycle.Effective, now time.Time) (*model.Task, error)
 
 func (p *Producer) command(ctx context.Context, doing, id, remark string, rule commandRule) (*model.Task, error) {
-	if err := command.ValidText("remark", remark); err != nil {
+	if err := input.Text("remark", remark); err != nil {
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}
 	return p.room.Change(ctx, doing, id, func(t *model.Task) (*model.Task, error) {

@@ -71,7 +71,7 @@ func (p *Puller) GiveBack(ctx context.Context, handle, reason string) (*model.Ta
 	if err != nil {
 		return nil, fmt.Errorf("releasing an execution: %w", err)
 	}
-	if err := command.ValidText("reason", reason); err != nil {
+	if err := input.Text("reason", reason); err != nil {
 		return nil, fmt.Errorf("releasing an execution of task %s: %w", h.TaskID, err)
 	}
 	return p.room.GiveBack(ctx, h, reason)

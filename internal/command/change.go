@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -58,12 +56,4 @@ func (r *Room) Changed(ctx context.Context, before, after *model.Task) {
 		r.Follow.Ended(after)
 		_ = r.Follow.Wait(ctx)
 	}
-}
-
-// ValidText checks a remark or reason; what is too long is cut, not refused.
-func ValidText(field, s string) error {
-	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-		return input.Invalid(field, "must be valid UTF-8 without a NUL byte")
-	}
-	return nil
 }

@@ -63,7 +63,7 @@ func (r *Room) Fail(ctx context.Context, handle, reason string, f Failure) (*mod
 	if err != nil {
 		return nil, fmt.Errorf("failing an execution: %w", err)
 	}
-	err = ValidText("reason", reason)
+	err = input.Text("reason", reason)
 	if err == nil && (f.RetryAfter < 0 || f.RetryAfter > input.MaxDuration) {
 		err = input.Invalid("retry_after", "is %v; want 0 to ten years", f.RetryAfter)
 	}

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -19,23 +18,12 @@ import (
 // Progress reports how far the execution is: percent from 0 to 100, and a message of at most 4 KiB. It is
 // informational only. If the execution no longer holds the task, the error is [model.ErrFenced].
 func (r *Room) Progress(ctx context.Context, handle string, percent float64, message string) error {
-	if err := ValidProgress(percent, message); err != nil {
+	if err := input.Progress(percent, message); err != nil {
 		return err
 	}
 	return r.keep(ctx, handle, "reporting the progress of", func(ctx context.Context, t *model.Task, index int) error {
 		return r.Store.Tasks.SaveProgress(ctx, t.ID, index, t.WorkerStates[index].ExecID, model.Progress{Percent: percent, Message: message, At: r.Store.Clock.Now()})
 	})
-}
-
-// ValidProgress says what [Room.Progress] would refuse.
-func ValidProgress(percent float64, message string) error {
-	if math.IsNaN(percent) || percent < 0 || percent > 100 {
-		return input.Invalid("percent", "is %v; want 0 to 100", percent)
-	}
-	if len(message) > input.MaxTextBytes {
-		return input.Invalid("message", "has %d bytes; at most %d are allowed", len(message), input.MaxTextBytes)
-	}
-	return ValidText("message", message)
 }
 
 // Checkpoint saves v, at most 1 MiB as JSON. The next execution of the task, after an error, a lapse or a
@@ -85,7 +73,7 @@ func (r *Room) keep(ctx context.Context, handle, doing string, save func(ctx con
 func (r *Room) Snooze(ctx context.Context, handle, reason string, d time.Duration) (*model.Task, error) {
 	h, err := handleFor("snoozing", "after", handle, d)
 	if err == nil {
-		err = ValidText("reason", reason)
+		err = input.Text("reason", reason)
 	}
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package input
 
 import (
+	"math"
 	"strings"
 	"unicode"
 
@@ -73,10 +74,8 @@ func WorkerID(field, id string) error {
 		return Invalid(field, "is %q; it must not start with * or #", id)
 	case len(id) > 1 && id[1] == ':':
 		return Invalid(field, "is %q; its second character must not be a colon, which marks other audiences", id)
-	case !safetext.IsText(id):
-		return Invalid(field, "must be valid UTF-8 without a NUL byte")
 	default:
-		return nil
+		return Text(field, id)
 	}
 }
 
@@ -85,10 +84,8 @@ func Label(field, s string) error {
 	switch {
 	case len(s) > 200:
 		return Invalid(field, "has %d bytes; at most 200 are allowed", len(s))
-	case !safetext.IsText(s):
-		return Invalid(field, "must be valid UTF-8 without a NUL byte")
 	default:
-		return nil
+		return Text(field, s)
 	}
 }
 
@@ -97,10 +94,28 @@ func Note(note string) error {
 	switch {
 	case len(note) > MaxTextBytes:
 		return Invalid("note", "has %d bytes; at most %d are allowed", len(note), MaxTextBytes)
-	case !safetext.IsText(note):
-		return Invalid("note", "must be valid UTF-8 without a NUL byte")
 	default:
-		return nil
+		return Text("note", note)
+	}
+}
+
+// Text checks a remark or reason; what is too long is cut, not refused.
+func Text(field, s string) error {
+	if !safetext.IsText(s) {
+		return Invalid(field, "must be valid UTF-8 without a NUL byte")
+	}
+	return nil
+}
+
+// Progress checks what a handler says of its progress.
+func Progress(percent float64, message string) error {
+	switch {
+	case math.IsNaN(percent) || percent < 0 || percent > 100:
+		return Invalid("percent", "is %v; want 0 to 100", percent)
+	case len(message) > MaxTextBytes:
+		return Invalid("message", "has %d bytes; at most %d are allowed", len(message), MaxTextBytes)
+	default:
+		return Text("message", message)
 	}
 }
 

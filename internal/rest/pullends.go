@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mscheduler/mscheduler/internal/access"
-	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -239,7 +238,7 @@ func (s *API) addKeeps(op func(verb, summary, more string) huma.Operation) {
 		if f.Percent != nil {
 			percent = *f.Percent
 		}
-		if err := command.ValidProgress(percent, f.Message); err != nil { // before the checkpoint is saved
+		if err := input.Progress(percent, f.Message); err != nil { // before the checkpoint is saved
 			return nil, input.Under("body", err)
 		}
 		if len(f.Checkpoint) > 0 {

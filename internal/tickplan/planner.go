@@ -177,7 +177,8 @@ func (d *decision) caughtUp(due []time.Time) []bool {
 	runs := make([]bool, len(due))
 	missed := 0
 	for i, at := range due {
-		if runs[i] = d.now.Sub(at) <= MissedAfter; !runs[i] {
+		// With new zone data a tick may lie before the time at which engines look. Until then it was due for none.
+		if runs[i] = d.now.Sub(clock.Later(at, d.NextFireAt)) <= MissedAfter; !runs[i] {
 			missed = i + 1
 		}
 	}

@@ -101,7 +101,7 @@ func (p *Periodic) asTheyAre(ctx context.Context, runs []*schedule.Run) error {
 			ids = append(ids, r.TaskID)
 		}
 	}
-	tasks, err := p.store.Tasks.ByIDs(ctx, ids)
+	tasks, err := p.store.Tasks.Ends(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (p *Periodic) GetRun(ctx context.Context, id string) (*schedule.Run, error)
 			return nil, err
 		}
 	} else if r.TaskID != "" {
-		if tasks, err = p.store.Tasks.LastLives(ctx, []string{r.TaskID}); err != nil {
+		if tasks, err = p.store.Tasks.LastLivesOf(ctx, []string{r.TaskID}, store.End); err != nil {
 			return nil, err
 		}
 	}
@@ -170,11 +170,7 @@ func (p *Periodic) unrecorded(ctx context.Context, id string) (*schedule.Run, ma
 	if err != nil {
 		return nil, nil, err
 	}
-	var ids []string
-	for _, typ := range append([]string{rule.Task.Type}, rule.PastTypes...) {
-		ids = append(ids, model.TaskID(rule.Tenant, typ, id))
-	}
-	tasks, err := p.store.Tasks.LastLives(ctx, ids)
+	tasks, err := p.store.Tasks.LastLivesOf(ctx, tasksOf(rule, id), store.End)
 	if err != nil {
 		return nil, nil, err
 	}

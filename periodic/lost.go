@@ -18,7 +18,8 @@ const (
 	// lostAfter is how long a run is left to the outbox of its task.
 	lostAfter   = 5 * time.Minute
 	perSweep    = 100
-	perDecision = 10 // of a sweep, at a time: rules may be large
+	perDecision = 10   // of a sweep, at a time: rules may be large
+	runsAtOnce  = 1000 // about as many runs of several rules are looked at together
 	callTimeout = 20 * time.Second
 )
 
@@ -84,23 +85,27 @@ func (p planner) sweepAfter(ctx context.Context, last *string) (found int, err e
 		p.decider.Complain(u.ID, u.Err)
 		*last = max(*last, u.ID)
 	}
-	var ids []string
-	for _, r := range rules {
-		for _, a := range r.Active {
-			if now.Sub(a.Started) >= lostAfter {
-				ids = append(ids, model.TaskID(r.Tenant, a.TaskType, a.ID))
+	var writes []store.RuleWrite
+	for len(rules) > 0 {
+		var ids []string
+		n := 0
+		for ; n < len(rules) && len(ids) < runsAtOnce; n++ {
+			for _, a := range rules[n].Active {
+				if now.Sub(a.Started) >= lostAfter {
+					ids = append(ids, model.TaskID(rules[n].Tenant, a.TaskType, a.ID))
+				}
 			}
 		}
-	}
-	lives, err := p.store.Tasks.LastLives(call, ids)
-	if err != nil {
-		return 0, err
-	}
-	var writes []store.RuleWrite
-	for _, r := range rules {
-		if after := runsLost(r, lives, now); after != nil {
-			writes = append(writes, store.RuleWrite{Before: r, After: after})
+		lives, err := p.store.Tasks.LastLivesOf(call, ids, store.End)
+		if err != nil {
+			return 0, err
 		}
+		for _, r := range rules[:n] {
+			if after := runsLost(r, lives, now); after != nil {
+				writes = append(writes, store.RuleWrite{Before: r, After: after})
+			}
+		}
+		rules = rules[n:]
 	}
 	// Whoever decided in between has more to say than this: it is looked at again next time.
 	for some := range slices.Chunk(writes, perDecision) {

@@ -3,6 +3,7 @@ package periodic
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/rulespec"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -57,20 +59,20 @@ func (p *Periodic) known(ctx context.Context, r *schedule.Rule, runs []string) (
 		return nil, err
 	}
 	// Without records the tasks are what is left of them.
-	var tasks []string
-	for _, typ := range append([]string{r.Task.Type}, r.PastTypes...) {
-		for _, run := range runs {
-			tasks = append(tasks, model.TaskID(r.Tenant, typ, run))
+	of := map[string]string{} // runs, by the tasks that they may have
+	for _, run := range runs {
+		if !known[run] {
+			for _, id := range tasksOf(r, run) {
+				of[id] = run
+			}
 		}
 	}
-	sent, err := p.store.Tasks.ByIDs(ctx, tasks)
+	sent, err := p.store.Tasks.LastLivesOf(ctx, slices.Collect(maps.Keys(of)), store.State)
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range sent {
-		if t != nil {
-			known[t.Key] = true
-		}
+	for id := range sent {
+		known[of[id]] = true
 	}
 	for _, refs := range [][]schedule.RunRef{r.Active, r.Queued} {
 		for i := range refs {
@@ -86,6 +88,14 @@ func (p *Periodic) known(ctx context.Context, r *schedule.Rule, runs []string) (
 		}
 	}
 	return known, nil
+}
+
+// tasksOf returns the ids that the task of a run may have: its type may have been another before an edit.
+func tasksOf(r *schedule.Rule, run string) (ids []string) {
+	for _, typ := range append([]string{r.Task.Type}, r.PastTypes...) {
+		ids = append(ids, model.TaskID(r.Tenant, typ, run))
+	}
+	return ids
 }
 
 // inError is a time as errors show it.

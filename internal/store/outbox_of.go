@@ -92,6 +92,11 @@ func (s *Tasks) lives(ctx context.Context, ids []string, of map[string]*OutboxLi
 	return out, size + more, err
 }
 
+// Ends reads [End] of tasks, as [Tasks.ByIDs] does. Index: _id.
+func (s *Tasks) Ends(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	return s.byIDs(ctx, s.tasks, "reading the states of tasks", ids, options.Find().SetProjection(endFields))
+}
+
 // Begun are those of the given tasks that a worker holds, or that wait for their retry; at most a few
 // thousand ids. Index: _id.
 func (s *Tasks) Begun(ctx context.Context, ids []string) ([]string, error) {

@@ -2,6 +2,7 @@ package periodic_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -279,6 +280,43 @@ func TestARequestRunsOnceAlthoughTheTypeWasEditedInBetween(t *testing.T) {
 	n, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: "~"}}}}) // without the sentinel
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
+}
+
+// Without records what is left of a run may be a life in the history alone.
+func TestARequestIsKnownByTheHistoryOfItsTask(t *testing.T) {
+	db := testdb.New(t)
+	p, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	s := schedule.Spec{Name: "n", Cron: "0 * * * * *", Type: "tick", Log: schedule.LogNone}
+	r, err := p.Create(t.Context(), s)
+	require.NoError(t, err)
+	_, err = p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{Request: "a"})
+	require.NoError(t, err)
+	to := time.Now()
+	n, err := p.Backfill(t.Context(), r.ID, to.Add(-3*time.Minute), to, "a")
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	var tasks []bson.M
+	cur, err := db.Collection("tasks").Find(t.Context(), bson.D{{Key: "type", Value: "tick"}})
+	require.NoError(t, err)
+	require.NoError(t, cur.All(t.Context(), &tasks))
+	require.Len(t, tasks, 4)
+	for _, task := range tasks { // they ended long ago, and so the rule knows nothing of them
+		_, err = db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: task["_id"]}})
+		require.NoError(t, err)
+		task["task_id"], task["_id"], task["status"] = task["_id"], fmt.Sprint("life of ", task["_id"]), model.StatusSuccess
+		_, err = db.Collection("task_history").InsertOne(t.Context(), task)
+		require.NoError(t, err)
+	}
+	set(t, db, r.ID, bson.D{{Key: "active", Value: bson.A{}}, {Key: "planned", Value: bson.A{}}})
+	_, err = p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{Request: "a"})
+	require.NoError(t, err)
+	n, err = p.Backfill(t.Context(), r.ID, to.Add(-5*time.Minute), to, "a")
+	require.NoError(t, err)
+	require.Equal(t, 2, n, "ticks that are new")
+	left, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "type", Value: "tick"}})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, left)
 }
 
 // The write that stores a rule says whether it fires, too.

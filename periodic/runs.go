@@ -19,8 +19,9 @@ import (
 
 // TriggerOptions are the options of a manual run. The zero value is valid.
 type TriggerOptions struct {
-	// Request is an idempotency key: repeated calls with the same request start one run.
-	// [a-zA-Z0-9._-]{1,100}. Defaults to a generated one.
+	// Request is an idempotency key: repeated calls with the same request start one run, as long as
+	// its record or its task is stored; the history counts, too. [a-zA-Z0-9._-]{1,100}. Defaults to a
+	// generated one.
 	Request string
 	// Force starts the run despite the concurrency limit. If the rule already has 1,000 active
 	// runs, the run is skipped (capacity).
@@ -112,7 +113,8 @@ const backfillSlack = time.Second
 // at a time: it waits for all active runs, and a new tick waits for it. Backfill excludes ticks before StartAt and ticks at or after
 // EndAt. Without a StartAt, the ticks of a cron rule may be older than the rule. Backfill
 // returns the number of decided runs. A non-empty request makes the call idempotent: each tick
-// runs once per request, even if the call is repeated with other times.
+// runs once per request, even if the call is repeated with other times. This holds for as long as the
+// record or the task of the run is stored; the history counts, too.
 // id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, request string) (n int, err error) {
 	if request == "" {

@@ -190,6 +190,55 @@ func TestARunHasEndedAsTheNewestLifeOfItsTaskDid(t *testing.T) {
 	require.Equal(t, schedule.RunSuccess, runs[0].Status)
 }
 
+// To its rule a run has ended when an engine has told its end. A person may retry its task all the same.
+func TestARunThatAPersonRetriedIsShownAsItsTaskIsAndCanBeCancelled(t *testing.T) {
+	t.Parallel() // it mostly waits
+	_, p, prod, r, id := runAgain(t)
+	engine(t, p.Run)
+	_, err := prod.Cancel(t.Context(), id, "for now")
+	require.NoError(t, err)
+	idle(t, p, r.ID)
+	runs := func(statuses ...schedule.RunStatus) []*schedule.Run {
+		t.Helper()
+		runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{Statuses: statuses}, nil, 10)
+		require.NoError(t, err)
+		return runs
+	}
+	canceled := func() *schedule.Run {
+		var run *schedule.Run
+		require.Eventually(t, func() bool {
+			if all := runs(); len(all) == 1 {
+				run = all[0]
+			}
+			return run != nil && run.Status == schedule.RunCanceled
+		}, testdb.Patience, 20*time.Millisecond)
+		return run
+	}
+	run := canceled()
+	require.False(t, run.EndedAt.IsZero())
+	require.Equal(t, "for now", run.Error)
+	var refused *model.RefusedError
+	require.ErrorAs(t, p.Cancel(t.Context(), run.ID), &refused)
+
+	_, err = prod.Retry(t.Context(), id, "once more")
+	require.NoError(t, err)
+	one, err := p.GetRun(t.Context(), run.ID)
+	require.NoError(t, err)
+	for _, again := range append(runs(), append(runs(schedule.RunCanceled), one)...) {
+		require.Equal(t, schedule.RunScheduled, again.Status)
+		require.Zero(t, again.EndedAt)
+		require.Empty(t, again.Error)
+	}
+	require.Len(t, runs(schedule.RunCanceled), 1, "its recorded end finds it")
+	require.Empty(t, runs(schedule.RunFailed, schedule.RunRunning))
+
+	require.NoError(t, p.Cancel(t.Context(), run.ID))
+	require.Equal(t, run.ID, canceled().ID)
+	task, err := prod.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, model.StatusCancelled, task.Status)
+}
+
 func TestARuleThatIsOverCanBeEdited(t *testing.T) {
 	db := testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})

@@ -172,8 +172,9 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 }
 
 // Cancel cancels one run, also of a deleted rule. A waiting run is cancelled at once. For a
-// running one, Cancel cancels its task; the run is CANCELED when the task has ended. If the
-// run neither runs nor waits, the error is a *[model.RefusedError].
+// running one, Cancel cancels its task; the run is CANCELED when the task has ended. The same holds
+// for a run that has ended and whose task a person has retried. If the run neither runs nor waits, the
+// error is a *[model.RefusedError].
 // run is the id of a run, see [Periodic.GetRun].
 func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	rule, ok := ruleOf(run)
@@ -183,6 +184,17 @@ func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	found := false
 	_, err := p.changeAny(ctx, "cancelling a run of", rule, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		after := tickplan.Cancel(r, cal, run, now)
+		if after == nil {
+			tasks, err := p.store.Tasks.Unended(ctx, tasksOf(r, run))
+			if err != nil {
+				return nil, err
+			}
+			for id, t := range tasks {
+				if isOf(run, t) {
+					after = tickplan.CancelTask(r, id, now)
+				}
+			}
+		}
 		found = after != nil
 		return after, nil
 	})

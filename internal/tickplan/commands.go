@@ -109,6 +109,13 @@ func Cancel(r *schedule.Rule, cal *calendar.Schedule, id string, now time.Time) 
 	return nil
 }
 
+// CancelTask decides the cancelling of the task of a run that has ended, after a person retried it.
+func CancelTask(r *schedule.Rule, taskID string, now time.Time) *schedule.Rule {
+	d := decide(r, nil, now)
+	d.plan(schedule.Planned{Cancel: []string{taskID}})
+	return d.Rule
+}
+
 // Enable lets the rule fire from now on. What came while it was offline is recorded as
 // skipped (paused), in one record, and not run.
 func Enable(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {

@@ -98,6 +98,7 @@ func Cancel(r *schedule.Rule, cal *calendar.Schedule, id string, now time.Time) 
 	if i := slices.IndexFunc(d.Queued, is); i >= 0 {
 		q := d.Queued[i]
 		d.Queued = slices.Delete(d.Queued, i, i+1)
+		d.uncounted(q)
 		d.record(q, schedule.RunCanceled, "cancelled while it waited")
 		d.startQueued()
 		return d.Rule

@@ -303,13 +303,16 @@ func (d *decision) schedule() {
 	next := d.cal.Next(d.after())
 	switch {
 	case d.finished():
-		d.rest("max_runs is reached")
+		d.rest(restsForRuns)
 	case next.IsZero() || !d.EndAt.IsZero() && !next.Before(d.EndAt):
 		d.rest("end_at is reached")
 	default:
 		d.NextFireAt = next
 	}
 }
+
+// restsForRuns is the note of a rule that rests because of its max_runs.
+const restsForRuns = "max_runs is reached"
 
 func (d *decision) rest(note string) {
 	d.Status, d.PauseNote, d.PausedAt = StatusOffline, note, time.Time{}

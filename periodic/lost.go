@@ -60,7 +60,8 @@ func runsLost(r *schedule.Rule, lives map[string]*model.Task, now time.Time) *sc
 	return after
 }
 
-// Sweep implements [decision.Planner]: it looks for runs whose ends nobody will tell.
+// Sweep implements [decision.Planner]: it looks for runs whose ends nobody will tell, and removes rules that were deleted
+// long ago.
 func (p planner) Sweep(ctx context.Context) error {
 	for last := ""; ; {
 		n, err := p.sweepAfter(ctx, &last)
@@ -74,16 +75,22 @@ func (p planner) sweepAfter(ctx context.Context, last *string) (found int, err e
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
-	rules, unread, err := p.store.Rules.LongActive(call, now.Add(-lostAfter), *last, perSweep)
+	rules, unread, err := p.store.Rules.ToSweep(call, now.Add(-lostAfter), now.Add(-tickplan.DefaultRunRetention), *last, perSweep)
 	if found = len(rules) + len(unread); err != nil || found == 0 {
 		return 0, err
 	}
+	var gone []*schedule.Rule
 	for _, r := range rules {
-		*last = max(*last, r.ID)
+		if *last = max(*last, r.ID); len(r.Active) == 0 && now.Sub(r.DeletedAt) >= r.RunRetention { // its records have gone
+			gone = append(gone, r)
+		}
 	}
 	for _, u := range unread {
 		p.decider.Complain(u.ID, u.Err)
 		*last = max(*last, u.ID)
+	}
+	if err := p.store.Rules.Remove(call, gone); err != nil && !errors.Is(err, store.ErrHeld) { // else the next sweep does it
+		return 0, err
 	}
 	var writes []store.RuleWrite
 	for len(rules) > 0 {

@@ -144,3 +144,40 @@ func TestARuleGoesOnWhenTheDatabasesClockHasBeenSetBack(t *testing.T) {
 		})
 	}
 }
+
+// The runs of a deleted rule are found under its id, for as long as there are records of them.
+func TestADeletedRuleLeavesTheDatabaseWhenItsRecordsHave(t *testing.T) {
+	c := newCounted(t)
+	ids := map[string]string{}
+	const day = 24 * time.Hour
+	for name, kept := range map[string]time.Duration{"records": 0, "records for longer": 100 * day, "it runs": 0, "it lives": 0} {
+		r, err := c.p.Create(t.Context(), schedule.Spec{Name: name, Cron: "@yearly", Type: "tick", RunRetention: kept})
+		require.NoError(t, err)
+		if ids[name] = r.ID; name == "it runs" {
+			_, err = c.p.Trigger(t.Context(), r.ID, TriggerOptions{})
+			require.NoError(t, err)
+		}
+		if name != "it lives" {
+			require.NoError(t, c.p.Delete(t.Context(), r.ID, 0))
+		}
+	}
+	c.e.Flush(t.Context())
+	for _, step := range []struct {
+		later time.Duration
+		left  []string
+	}{
+		{89 * day, []string{"records", "records for longer", "it runs", "it lives"}},
+		{2 * day, []string{"records for longer", "it runs", "it lives"}},
+		{10 * day, []string{"it runs", "it lives"}},
+	} {
+		c.p.store.Clock.Skip(step.later)
+		require.NoError(t, planner{c.p}.Sweep(t.Context()))
+		var left []string
+		for name, id := range ids {
+			if _, err := c.p.store.Rules.Get(t.Context(), id); err == nil {
+				left = append(left, name)
+			}
+		}
+		require.ElementsMatch(t, step.left, left)
+	}
+}

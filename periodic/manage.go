@@ -155,7 +155,8 @@ func (p *Periodic) Disable(ctx context.Context, id string, version int64, note s
 }
 
 // Delete deletes the rule logically: it never fires again, waiting runs are cancelled, its
-// records stay, and its name becomes free. version is the version that the caller read, or 0
+// records stay, and its name becomes free. Engines remove the document after 90 days, or after
+// RunRetention if that is longer. version is the version that the caller read, or 0
 // for any; if the rule has another version, the error is [model.ErrChanged].
 // id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {

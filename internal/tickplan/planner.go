@@ -26,13 +26,14 @@ const (
 
 	// MaxBackfill is how many ticks one backfill may run.
 	MaxBackfill = 1000
+	// DefaultRunRetention is how long records are kept, and a rule at least after it was deleted.
+	DefaultRunRetention = 90 * 24 * time.Hour
 	// EngineType is what engines call themselves among the workers.
 	EngineType = "mscheduler.periodic"
 
 	defaultQueueLimit = 100
 	defaultCap        = 100
 	defaultWindow     = 24 * time.Hour
-	defaultRunDays    = 90 * 24 * time.Hour
 
 	// MissedAfter is how late a tick may be decided and still count as in time. An engine that
 	// stalls, or whose successor must first notice that it is gone, has missed nothing. Seed 003

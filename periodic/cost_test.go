@@ -28,17 +28,25 @@ type counted struct {
 	clock    *testdb.Clock
 	commands map[string]int // by command and collection
 	answered int            // bytes of the answers
+	finds    map[int64]bool // commands that read tasks
+	read     int            // bytes of their answers
 }
 
 func newCounted(t *testing.T) *counted {
 	db := testdb.New(t)
-	c := &counted{driven: &driven{t: t}, db: db, clock: testdb.NewClock(), commands: map[string]int{}}
+	c := &counted{driven: &driven{t: t}, db: db, clock: testdb.NewClock(), commands: map[string]int{}, finds: map[int64]bool{}}
 	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			coll, _ := e.Command.Lookup(e.CommandName).StringValueOK()
 			c.commands[e.CommandName+" "+coll]++
+			c.finds[e.RequestID] = e.CommandName == "find" && (coll == "tasks" || coll == "task_history")
 		},
-		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) { c.answered += len(e.Reply) },
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			c.answered += len(e.Reply)
+			if c.finds[e.RequestID] {
+				c.read += len(e.Reply)
+			}
+		},
 	}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
@@ -195,5 +203,47 @@ func endsWithoutResults(t *testing.T, moved int) {
 	require.Len(t, records, runs)
 	for _, run := range records {
 		require.Equal(t, "over", run.Error)
+	}
+}
+
+// Tasks may be as large as documents, and a rule has many runs.
+func TestWhatBecameOfRunsIsReadWithoutTheArgumentsOfTheirTasks(t *testing.T) {
+	c := newCounted(t)
+	const runs, each = 20, 50 << 10
+	trigger := func(name string) (rule, run string) {
+		r, err := c.p.Apply(t.Context(), schedule.Spec{
+			Name: name, Cron: "@yearly", Type: "tick", Args: strings.Repeat("x", each), Log: map[string]schedule.RunLog{"unrecorded": schedule.LogNone}[name],
+		})
+		require.NoError(t, err)
+		for n := range runs {
+			run, err = c.p.Trigger(t.Context(), r.ID, TriggerOptions{Request: string(rune('a' + n))})
+			require.NoError(t, err)
+		}
+		return r.ID, run
+	}
+	rule, run := trigger("a")
+	_, unrecorded := trigger("unrecorded")
+	for what, do := range map[string]func(){
+		"a list": func() {
+			all, err := c.p.Runs(t.Context(), rule, RunFilter{}, nil, 100)
+			require.NoError(t, err)
+			require.Len(t, all, runs)
+		},
+		"a run": func() {
+			_, err := c.p.GetRun(t.Context(), run)
+			require.NoError(t, err)
+		},
+		"a run without a record": func() {
+			_, err := c.p.GetRun(t.Context(), unrecorded)
+			require.NoError(t, err)
+		},
+		"requests that are repeated": func() { trigger("unrecorded") },
+		"a sweep":                    func() { require.NoError(t, planner{c.p}.Sweep(t.Context())) },
+	} {
+		c.clock.Move(2 * lostAfter)
+		before := c.read
+		do()
+		require.Greater(t, c.read, before, "%s reads tasks", what)
+		require.Less(t, c.read-before, each, what)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,8 @@ import (
 // RunFilter selects runs. A run must match all fields; a zero field matches every run.
 type RunFilter struct {
 	// Statuses as [Periodic.Runs] returns them. RUNNING and WAITING_CALLBACK are read from the
-	// tasks, and so is the end of a run that the rule has not recorded yet.
+	// tasks, and so is the end of a run that the rule has not recorded yet. A run whose task a
+	// person retried after its end is selected by that end, and returned as the task is.
 	Statuses []schedule.RunStatus
 	Tenant   string    // of the rules; model.NoTenant = those without one
 	From, To time.Time // nominal in [From, To)
@@ -29,7 +31,7 @@ type RunFilter struct {
 // Runs reads the records of a rule, or of all rules if ruleID is "", the newest nominal time
 // first, or the oldest. It returns at most limit runs, from 1 to 1,000, that follow the given one
 // (nil = from the first). A result with fewer than limit runs is the last page. Runs reads the state of a run
-// that has not ended from its task. If this release cannot read some records, Runs returns the others and a
+// from its task if the run has not ended, or if a person has retried the task. If this release cannot read some records, Runs returns the others and a
 // [*model.UnreadableError] with their ids.
 //
 // The database reads the records of the rule, from From to To, until it has found limit that the filter selects.
@@ -56,11 +58,19 @@ func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *
 			return nil, err
 		}
 		bad.Note("run", unread)
+		stored := make([]schedule.RunStatus, len(page))
+		for i, r := range page {
+			stored[i] = r.Status
+		}
 		if err := p.asTheyAre(ctx, page); err != nil {
 			return nil, err
 		}
-		for _, r := range page {
-			if len(f.Statuses) > 0 && !slices.Contains(f.Statuses, r.Status) {
+		for i, r := range page {
+			status := r.Status
+			if tickplan.Failed(stored[i]) {
+				status = stored[i]
+			}
+			if len(f.Statuses) > 0 && !slices.Contains(f.Statuses, status) {
 				continue
 			}
 			if out = append(out, r); len(out) == limit {
@@ -93,29 +103,44 @@ func storedAs(statuses []schedule.RunStatus) (out []schedule.RunStatus) {
 	return slices.Compact(out)
 }
 
-// asTheyAre updates runs that have not ended from their tasks.
+// asTheyAre updates runs that have not ended, and those whose tasks run again, from their tasks.
 func (p *Periodic) asTheyAre(ctx context.Context, runs []*schedule.Run) error {
-	var ids []string
+	var open, failed []string
 	for _, r := range runs {
-		if r.Status == schedule.RunScheduled && r.TaskID != "" {
-			ids = append(ids, r.TaskID)
+		switch {
+		case r.TaskID == "":
+		case r.Status == schedule.RunScheduled:
+			open = append(open, r.TaskID)
+		case tickplan.Failed(r.Status):
+			failed = append(failed, r.TaskID)
 		}
 	}
-	tasks, err := p.store.Tasks.ByIDs(ctx, ids)
+	tasks, err := p.store.Tasks.Ends(ctx, open)
 	if err != nil {
 		return err
 	}
+	again, err := p.store.Tasks.Unended(ctx, failed)
+	if err != nil {
+		return err
+	}
+	maps.Copy(tasks, again)
 	for _, r := range runs {
-		if t := tasks[r.TaskID]; t != nil && r.Status == schedule.RunScheduled {
+		if t := tasks[r.TaskID]; t != nil {
 			asItIs(r, t)
 		}
 	}
 	return nil
 }
 
-// asItIs updates a run with the state of its task that is not recorded yet.
+// isOf reports whether the task is that of the run.
+func isOf(run string, t *model.Task) bool {
+	return t.Origin != nil && t.Origin.Tick != nil && t.Origin.Tick.Run == run
+}
+
+// asItIs updates a run with the state of its task that is not recorded yet. The recorded end of a failed run is
+// that of an earlier life if a person has retried the task, which then has not ended.
 func asItIs(r *schedule.Run, t *model.Task) {
-	if r.Status == schedule.RunScheduled {
+	if r.Status == schedule.RunScheduled || tickplan.Failed(r.Status) && !t.Status.Ended() && isOf(r.ID, t) {
 		r.Status, r.Error = tickplan.RunStatusOf(t)
 		r.EndedAt = t.FinishedAt
 	}
@@ -140,7 +165,7 @@ func (p *Periodic) GetRun(ctx context.Context, id string) (*schedule.Run, error)
 			return nil, err
 		}
 	} else if r.TaskID != "" {
-		if tasks, err = p.store.Tasks.LastLives(ctx, []string{r.TaskID}); err != nil {
+		if tasks, err = p.store.Tasks.LastLivesOf(ctx, []string{r.TaskID}, store.End); err != nil {
 			return nil, err
 		}
 	}
@@ -170,11 +195,7 @@ func (p *Periodic) unrecorded(ctx context.Context, id string) (*schedule.Run, ma
 	if err != nil {
 		return nil, nil, err
 	}
-	var ids []string
-	for _, typ := range append([]string{rule.Task.Type}, rule.PastTypes...) {
-		ids = append(ids, model.TaskID(rule.Tenant, typ, id))
-	}
-	tasks, err := p.store.Tasks.LastLives(ctx, ids)
+	tasks, err := p.store.Tasks.LastLivesOf(ctx, tasksOf(rule, id), store.End)
 	if err != nil {
 		return nil, nil, err
 	}

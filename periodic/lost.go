@@ -18,7 +18,8 @@ const (
 	// lostAfter is how long a run is left to the outbox of its task.
 	lostAfter   = 5 * time.Minute
 	perSweep    = 100
-	perDecision = 10 // of a sweep, at a time: rules may be large
+	perDecision = 10   // of a sweep, at a time: rules may be large
+	runsAtOnce  = 1000 // about as many runs of several rules are looked at together
 	callTimeout = 20 * time.Second
 )
 
@@ -59,7 +60,8 @@ func runsLost(r *schedule.Rule, lives map[string]*model.Task, now time.Time) *sc
 	return after
 }
 
-// Sweep implements [decision.Planner]: it looks for runs whose ends nobody will tell.
+// Sweep implements [decision.Planner]: it looks for runs whose ends nobody will tell, and removes rules that were deleted
+// long ago.
 func (p planner) Sweep(ctx context.Context) error {
 	for last := ""; ; {
 		n, err := p.sweepAfter(ctx, &last)
@@ -73,34 +75,44 @@ func (p planner) sweepAfter(ctx context.Context, last *string) (found int, err e
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
-	rules, unread, err := p.store.Rules.LongActive(call, now.Add(-lostAfter), *last, perSweep)
+	rules, unread, err := p.store.Rules.ToSweep(call, now.Add(-lostAfter), now.Add(-tickplan.DefaultRunRetention), *last, perSweep)
 	if found = len(rules) + len(unread); err != nil || found == 0 {
 		return 0, err
 	}
+	var gone []*schedule.Rule
 	for _, r := range rules {
-		*last = max(*last, r.ID)
+		if *last = max(*last, r.ID); len(r.Active) == 0 && now.Sub(r.DeletedAt) >= r.RunRetention { // its records have gone
+			gone = append(gone, r)
+		}
 	}
 	for _, u := range unread {
 		p.decider.Complain(u.ID, u.Err)
 		*last = max(*last, u.ID)
 	}
-	var ids []string
-	for _, r := range rules {
-		for _, a := range r.Active {
-			if now.Sub(a.Started) >= lostAfter {
-				ids = append(ids, model.TaskID(r.Tenant, a.TaskType, a.ID))
-			}
-		}
-	}
-	lives, err := p.store.Tasks.LastLives(call, ids)
-	if err != nil {
+	if err := p.store.Rules.Remove(call, gone); err != nil && !errors.Is(err, store.ErrHeld) { // else the next sweep does it
 		return 0, err
 	}
 	var writes []store.RuleWrite
-	for _, r := range rules {
-		if after := runsLost(r, lives, now); after != nil {
-			writes = append(writes, store.RuleWrite{Before: r, After: after})
+	for len(rules) > 0 {
+		var ids []string
+		n := 0
+		for ; n < len(rules) && len(ids) < runsAtOnce; n++ {
+			for _, a := range rules[n].Active {
+				if now.Sub(a.Started) >= lostAfter {
+					ids = append(ids, model.TaskID(rules[n].Tenant, a.TaskType, a.ID))
+				}
+			}
 		}
+		lives, err := p.store.Tasks.LastLivesOf(call, ids, store.End)
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range rules[:n] {
+			if after := runsLost(r, lives, now); after != nil {
+				writes = append(writes, store.RuleWrite{Before: r, After: after})
+			}
+		}
+		rules = rules[n:]
 	}
 	// Whoever decided in between has more to say than this: it is looked at again next time.
 	for some := range slices.Chunk(writes, perDecision) {

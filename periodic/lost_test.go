@@ -1,10 +1,12 @@
 package periodic
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
@@ -69,4 +71,112 @@ func TestARunWhoseTaskWasNotSentYetIsNotLost(t *testing.T) {
 	w := newWorld(t, schedule.Spec{Name: "n", Type: "t", Cron: "0 * * * * *"})
 	w.write(tickplan.Trigger(w.rule, w.cal, "first", false, w.now)) // and nobody carries it out
 	require.Nil(t, runsLost(w.rule, nil, w.now.Add(time.Hour)))
+}
+
+// While the database's clock is ahead, engines decide ticks that are yet to come. When it is right again, a person has
+// the rule go on before that time. The key of each tick that ran is stored for a day at least: none runs twice.
+func TestARuleGoesOnWhenTheDatabasesClockHasBeenSetBack(t *testing.T) {
+	spec := schedule.Spec{Name: "a", Cron: "0 * * * * *", Type: "tick", Enabled: new(true), CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull}}
+	for what, revive := range map[string]func(ctx context.Context, p *Periodic, r *schedule.Rule) (*schedule.Rule, error){
+		"enabled though it is": func(ctx context.Context, p *Periodic, r *schedule.Rule) (*schedule.Rule, error) {
+			return p.Enable(ctx, r.ID, 0)
+		},
+		"disabled and enabled": func(ctx context.Context, p *Periodic, r *schedule.Rule) (*schedule.Rule, error) {
+			r, err := p.Disable(ctx, r.ID, 0, "")
+			require.NoError(t, err)
+			return p.Enable(ctx, r.ID, r.Version)
+		},
+		"edited": func(ctx context.Context, p *Periodic, r *schedule.Rule) (*schedule.Rule, error) {
+			edit := spec
+			edit.Description, edit.Enabled = "another", nil
+			return p.Update(ctx, r.ID, r.Version, edit)
+		},
+		"applied as it is": func(ctx context.Context, p *Periodic, _ *schedule.Rule) (*schedule.Rule, error) {
+			return p.Apply(ctx, spec)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := newCounted(t)
+			r, err := c.p.Apply(t.Context(), spec)
+			require.NoError(t, err)
+			const ahead = 10 * time.Minute
+			c.p.store.Clock.Skip(ahead)
+			c.round(0)
+			r, err = c.p.Get(t.Context(), r.ID)
+			require.NoError(t, err)
+			ran := len(r.Active)
+			require.GreaterOrEqual(t, ran, int(ahead/time.Minute))
+			for _, a := range r.Active {
+				_, err = c.prod.Cancel(t.Context(), model.TaskID("", "tick", a.ID), "over")
+				require.NoError(t, err)
+			}
+			c.p.store.Clock.Skip(-ahead)
+			for rounds := 0; len(r.Active) > 0; rounds++ {
+				require.Less(t, rounds, 12, "the ends of its runs are told")
+				c.round(5 * time.Second)
+				r, err = c.p.Get(t.Context(), r.ID)
+				require.NoError(t, err)
+			}
+			require.Greater(t, r.NextFireAt.Sub(c.p.store.Clock.Now()), ahead-2*time.Minute, "it is silent until then")
+
+			r, err = revive(t.Context(), c.p, r)
+			require.NoError(t, err)
+			next := r.NextFireAt.Sub(c.p.store.Clock.Now())
+			require.LessOrEqual(t, next, time.Minute)
+			c.round(next + time.Millisecond)
+			c.e.Flush(t.Context())
+			r, err = c.p.Get(t.Context(), r.ID)
+			require.NoError(t, err)
+			require.Len(t, r.Active, 1, "its tick is decided again")
+			n, err := c.db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "type", Value: "tick"}})
+			require.NoError(t, err)
+			require.EqualValues(t, ran, n)
+			run := r.Active[0].ID
+			c.p.store.Clock.Skip(2 * lostAfter) // the heartbeat has read the time again
+			require.NoError(t, planner{c.p}.Sweep(t.Context()))
+			r, err = c.p.Get(t.Context(), r.ID)
+			require.NoError(t, err)
+			require.Empty(t, r.Active, "its task ended when the clock was ahead")
+			ended, err := c.p.GetRun(t.Context(), run)
+			require.NoError(t, err)
+			require.Equal(t, schedule.RunCanceled, ended.Status)
+		})
+	}
+}
+
+// The runs of a deleted rule are found under its id, for as long as there are records of them.
+func TestADeletedRuleLeavesTheDatabaseWhenItsRecordsHave(t *testing.T) {
+	c := newCounted(t)
+	ids := map[string]string{}
+	const day = 24 * time.Hour
+	for name, kept := range map[string]time.Duration{"records": 0, "records for longer": 100 * day, "it runs": 0, "it lives": 0} {
+		r, err := c.p.Create(t.Context(), schedule.Spec{Name: name, Cron: "@yearly", Type: "tick", RunRetention: kept})
+		require.NoError(t, err)
+		if ids[name] = r.ID; name == "it runs" {
+			_, err = c.p.Trigger(t.Context(), r.ID, TriggerOptions{})
+			require.NoError(t, err)
+		}
+		if name != "it lives" {
+			require.NoError(t, c.p.Delete(t.Context(), r.ID, 0))
+		}
+	}
+	c.e.Flush(t.Context())
+	for _, step := range []struct {
+		later time.Duration
+		left  []string
+	}{
+		{89 * day, []string{"records", "records for longer", "it runs", "it lives"}},
+		{2 * day, []string{"records for longer", "it runs", "it lives"}},
+		{10 * day, []string{"it runs", "it lives"}},
+	} {
+		c.p.store.Clock.Skip(step.later)
+		require.NoError(t, planner{c.p}.Sweep(t.Context()))
+		var left []string
+		for name, id := range ids {
+			if _, err := c.p.store.Rules.Get(t.Context(), id); err == nil {
+				left = append(left, name)
+			}
+		}
+		require.ElementsMatch(t, step.left, left)
+	}
 }

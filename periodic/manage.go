@@ -108,10 +108,13 @@ func (p *Periodic) Apply(ctx context.Context, s schedule.Spec) (*schedule.Rule, 
 	return nil, fmt.Errorf("applying the rule %s: %d attempts conflicted with other changes", s.Name, maxTries)
 }
 
-// turned enables or disables the rule, if enabled (nil = leave it) says otherwise than it is.
+// turned enables or disables the rule, if enabled (nil = leave it) says otherwise than it is. An enabled rule goes on if
+// the database's clock has been set back.
 func turned(r *schedule.Rule, cal *calendar.Schedule, enabled *bool, now time.Time) *schedule.Rule {
-	switch {
-	case enabled == nil || *enabled == tickplan.Enabled(r):
+	switch on := tickplan.Enabled(r); {
+	case on && (enabled == nil || *enabled) && tickplan.Ahead(r, now):
+		return tickplan.Enable(r, cal, now)
+	case enabled == nil || *enabled == on:
 		return nil
 	case *enabled:
 		return tickplan.Enable(r, cal, now)
@@ -121,8 +124,9 @@ func turned(r *schedule.Rule, cal *calendar.Schedule, enabled *bool, now time.Ti
 }
 
 // Enable makes the rule fire from now on. One record lists the ticks that it missed while it
-// was disabled as skipped. Enabling an enabled rule is not an error. version is the version
-// that the caller read, or 0 for any; if the rule has another version, the error is
+// was disabled as skipped. Enabling an enabled rule is not an error. If the database's clock has been set
+// back, the rule fires from now on, too: ticks that ran while it was ahead do not run again. version is the
+// version that the caller read, or 0 for any; if the rule has another version, the error is
 // [model.ErrChanged].
 // id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*schedule.Rule, error) {
@@ -151,7 +155,8 @@ func (p *Periodic) Disable(ctx context.Context, id string, version int64, note s
 }
 
 // Delete deletes the rule logically: it never fires again, waiting runs are cancelled, its
-// records stay, and its name becomes free. version is the version that the caller read, or 0
+// records stay, and its name becomes free. Engines remove the document after 90 days, or after
+// RunRetention if that is longer. version is the version that the caller read, or 0
 // for any; if the rule has another version, the error is [model.ErrChanged].
 // id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {

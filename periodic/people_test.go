@@ -2,6 +2,7 @@ package periodic_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -189,6 +190,55 @@ func TestARunHasEndedAsTheNewestLifeOfItsTaskDid(t *testing.T) {
 	require.Equal(t, schedule.RunSuccess, runs[0].Status)
 }
 
+// To its rule a run has ended when an engine has told its end. A person may retry its task all the same.
+func TestARunThatAPersonRetriedIsShownAsItsTaskIsAndCanBeCancelled(t *testing.T) {
+	t.Parallel() // it mostly waits
+	_, p, prod, r, id := runAgain(t)
+	engine(t, p.Run)
+	_, err := prod.Cancel(t.Context(), id, "for now")
+	require.NoError(t, err)
+	idle(t, p, r.ID)
+	runs := func(statuses ...schedule.RunStatus) []*schedule.Run {
+		t.Helper()
+		runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{Statuses: statuses}, nil, 10)
+		require.NoError(t, err)
+		return runs
+	}
+	canceled := func() *schedule.Run {
+		var run *schedule.Run
+		require.Eventually(t, func() bool {
+			if all := runs(); len(all) == 1 {
+				run = all[0]
+			}
+			return run != nil && run.Status == schedule.RunCanceled
+		}, testdb.Patience, 20*time.Millisecond)
+		return run
+	}
+	run := canceled()
+	require.False(t, run.EndedAt.IsZero())
+	require.Equal(t, "for now", run.Error)
+	var refused *model.RefusedError
+	require.ErrorAs(t, p.Cancel(t.Context(), run.ID), &refused)
+
+	_, err = prod.Retry(t.Context(), id, "once more")
+	require.NoError(t, err)
+	one, err := p.GetRun(t.Context(), run.ID)
+	require.NoError(t, err)
+	for _, again := range append(runs(), append(runs(schedule.RunCanceled), one)...) {
+		require.Equal(t, schedule.RunScheduled, again.Status)
+		require.Zero(t, again.EndedAt)
+		require.Empty(t, again.Error)
+	}
+	require.Len(t, runs(schedule.RunCanceled), 1, "its recorded end finds it")
+	require.Empty(t, runs(schedule.RunFailed, schedule.RunRunning))
+
+	require.NoError(t, p.Cancel(t.Context(), run.ID))
+	require.Equal(t, run.ID, canceled().ID)
+	task, err := prod.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, model.StatusCancelled, task.Status)
+}
+
 func TestARuleThatIsOverCanBeEdited(t *testing.T) {
 	db := testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})
@@ -279,6 +329,43 @@ func TestARequestRunsOnceAlthoughTheTypeWasEditedInBetween(t *testing.T) {
 	n, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: "~"}}}}) // without the sentinel
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
+}
+
+// Without records what is left of a run may be a life in the history alone.
+func TestARequestIsKnownByTheHistoryOfItsTask(t *testing.T) {
+	db := testdb.New(t)
+	p, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	s := schedule.Spec{Name: "n", Cron: "0 * * * * *", Type: "tick", Log: schedule.LogNone}
+	r, err := p.Create(t.Context(), s)
+	require.NoError(t, err)
+	_, err = p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{Request: "a"})
+	require.NoError(t, err)
+	to := time.Now()
+	n, err := p.Backfill(t.Context(), r.ID, to.Add(-3*time.Minute), to, "a")
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	var tasks []bson.M
+	cur, err := db.Collection("tasks").Find(t.Context(), bson.D{{Key: "type", Value: "tick"}})
+	require.NoError(t, err)
+	require.NoError(t, cur.All(t.Context(), &tasks))
+	require.Len(t, tasks, 4)
+	for _, task := range tasks { // they ended long ago, and so the rule knows nothing of them
+		_, err = db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: task["_id"]}})
+		require.NoError(t, err)
+		task["task_id"], task["_id"], task["status"] = task["_id"], fmt.Sprint("life of ", task["_id"]), model.StatusSuccess
+		_, err = db.Collection("task_history").InsertOne(t.Context(), task)
+		require.NoError(t, err)
+	}
+	set(t, db, r.ID, bson.D{{Key: "active", Value: bson.A{}}, {Key: "planned", Value: bson.A{}}})
+	_, err = p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{Request: "a"})
+	require.NoError(t, err)
+	n, err = p.Backfill(t.Context(), r.ID, to.Add(-5*time.Minute), to, "a")
+	require.NoError(t, err)
+	require.Equal(t, 2, n, "ticks that are new")
+	left, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "type", Value: "tick"}})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, left)
 }
 
 // The write that stores a rule says whether it fires, too.

@@ -106,7 +106,10 @@ func history(t *rapid.T) {
 				carry()
 			}
 		case "back":
-			w.now = w.now.Add(-time.Duration(rapid.IntRange(1, 60_000).Draw(t, "ms")) * time.Millisecond)
+			back := w.now.Add(-time.Duration(rapid.IntRange(1, 60_000).Draw(t, "ms")) * time.Millisecond)
+			if !tickplan.Ahead(w.rule, back) { // else ticks are decided again
+				w.now = back
+			}
 		case "sweep":
 			w.carryOut(1 << 30)
 		}

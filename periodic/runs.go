@@ -3,6 +3,7 @@ package periodic
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/rulespec"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -17,8 +19,9 @@ import (
 
 // TriggerOptions are the options of a manual run. The zero value is valid.
 type TriggerOptions struct {
-	// Request is an idempotency key: repeated calls with the same request start one run.
-	// [a-zA-Z0-9._-]{1,100}. Defaults to a generated one.
+	// Request is an idempotency key: repeated calls with the same request start one run, as long as
+	// its record or its task is stored; the history counts, too. [a-zA-Z0-9._-]{1,100}. Defaults to a
+	// generated one.
 	Request string
 	// Force starts the run despite the concurrency limit. If the rule already has 1,000 active
 	// runs, the run is skipped (capacity).
@@ -57,20 +60,20 @@ func (p *Periodic) known(ctx context.Context, r *schedule.Rule, runs []string) (
 		return nil, err
 	}
 	// Without records the tasks are what is left of them.
-	var tasks []string
-	for _, typ := range append([]string{r.Task.Type}, r.PastTypes...) {
-		for _, run := range runs {
-			tasks = append(tasks, model.TaskID(r.Tenant, typ, run))
+	of := map[string]string{} // runs, by the tasks that they may have
+	for _, run := range runs {
+		if !known[run] {
+			for _, id := range tasksOf(r, run) {
+				of[id] = run
+			}
 		}
 	}
-	sent, err := p.store.Tasks.ByIDs(ctx, tasks)
+	sent, err := p.store.Tasks.LastLivesOf(ctx, slices.Collect(maps.Keys(of)), store.State)
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range sent {
-		if t != nil {
-			known[t.Key] = true
-		}
+	for id := range sent {
+		known[of[id]] = true
 	}
 	for _, refs := range [][]schedule.RunRef{r.Active, r.Queued} {
 		for i := range refs {
@@ -88,6 +91,14 @@ func (p *Periodic) known(ctx context.Context, r *schedule.Rule, runs []string) (
 	return known, nil
 }
 
+// tasksOf returns the ids that the task of a run may have: its type may have been another before an edit.
+func tasksOf(r *schedule.Rule, run string) (ids []string) {
+	for _, typ := range append([]string{r.Task.Type}, r.PastTypes...) {
+		ids = append(ids, model.TaskID(r.Tenant, typ, run))
+	}
+	return ids
+}
+
 // inError is a time as errors show it.
 func inError(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
@@ -102,7 +113,8 @@ const backfillSlack = time.Second
 // at a time: it waits for all active runs, and a new tick waits for it. Backfill excludes ticks before StartAt and ticks at or after
 // EndAt. Without a StartAt, the ticks of a cron rule may be older than the rule. Backfill
 // returns the number of decided runs. A non-empty request makes the call idempotent: each tick
-// runs once per request, even if the call is repeated with other times.
+// runs once per request, even if the call is repeated with other times. This holds for as long as the
+// record or the task of the run is stored; the history counts, too.
 // id is the ID of the rule, see [Periodic.Named].
 func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, request string) (n int, err error) {
 	if request == "" {
@@ -160,8 +172,9 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 }
 
 // Cancel cancels one run, also of a deleted rule. A waiting run is cancelled at once. For a
-// running one, Cancel cancels its task; the run is CANCELED when the task has ended. If the
-// run neither runs nor waits, the error is a *[model.RefusedError].
+// running one, Cancel cancels its task; the run is CANCELED when the task has ended. The same holds
+// for a run that has ended and whose task a person has retried. If the run neither runs nor waits, the
+// error is a *[model.RefusedError].
 // run is the id of a run, see [Periodic.GetRun].
 func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	rule, ok := ruleOf(run)
@@ -171,6 +184,17 @@ func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	found := false
 	_, err := p.changeAny(ctx, "cancelling a run of", rule, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		after := tickplan.Cancel(r, cal, run, now)
+		if after == nil {
+			tasks, err := p.store.Tasks.Unended(ctx, tasksOf(r, run))
+			if err != nil {
+				return nil, err
+			}
+			for id, t := range tasks {
+				if isOf(run, t) {
+					after = tickplan.CancelTask(r, id, now)
+				}
+			}
+		}
 		found = after != nil
 		return after, nil
 	})

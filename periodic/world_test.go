@@ -285,6 +285,31 @@ func TestAYearOfAThousandRulesTakesNoYear(t *testing.T) {
 	require.Greater(t, sent, 200_000)
 }
 
+// TestATickThatNewZoneDataMovesEarlierRuns decides daily ticks after an upgrade of the time zone data. Until then
+// every engine waited for the old time.
+func TestATickThatNewZoneDataMovesEarlierRuns(t *testing.T) {
+	for mode, want := range map[schedule.CatchUpMode][]string{
+		schedule.CatchUpNone: {"07:00", "07:30"}, schedule.CatchUpCompact: {"07:00", "07:30"}, schedule.CatchUpFull: {"07:00", "07:30"},
+	} {
+		w := newWorld(t, schedule.Spec{Name: "n", Type: "t", Cron: "0 0,30 3 * * *", Timezone: "Etc/GMT+5", CatchUp: schedule.CatchUp{Mode: mode}})
+		w.decide(tickplan.Enable(w.rule, w.cal, w.now))
+		w.now = w.rule.NextFireAt
+		require.Equal(t, 8, w.now.Hour())
+		moved, err := calendar.Parse(calendar.Spec{Cron: w.rule.Cron, Timezone: "Etc/GMT+4", Start: epoch})
+		require.NoError(t, err)
+		w.cal = moved
+		w.look()
+		var ran []string
+		for _, r := range w.runs {
+			require.Equal(t, schedule.RunScheduled, r.Status, "%s: %s", mode, r.Reason)
+			ran = append(ran, r.Nominal.Format("15:04"))
+		}
+		slices.Sort(ran)
+		require.Equal(t, want, ran, mode)
+		require.Equal(t, w.now.Add(23*time.Hour), w.rule.NextFireAt)
+	}
+}
+
 func TestAnyHistoryCoversEveryTickOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { history(t) })
 }

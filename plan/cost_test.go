@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/decision"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
@@ -183,4 +185,41 @@ func TestABacklogOfLargeResultsIsReadInPages(t *testing.T) {
 	}
 	c.round(100 * time.Millisecond)
 	require.Less(t, c.answered, each)
+}
+
+// A sweep looks at many steps: those that nobody serves, and those whose ends are lost.
+func TestASweepReadsOneLargeTaskAtATime(t *testing.T) {
+	c := newCounted(t)
+	const plans, each = 12, 300 << 10
+	specs := make([]repeat.Spec, plans)
+	for i := range specs {
+		specs[i] = repeat.Spec{PlanID: fmt.Sprint("p", i), Station: "report", PlanType: repeat.None, Messages: []any{"north"}}
+	}
+	sweep := func(changes bson.D) {
+		t.Helper()
+		_, err := c.db.Collection("tasks").UpdateMany(t.Context(), bson.D{}, changes)
+		require.NoError(t, err)
+		clear(c.largest)
+		c.p.Skip(6 * time.Minute)
+		require.NoError(t, c.p.Sweep(t.Context()))
+		require.Less(t, c.largest["find"], 3*each, "a task with its checkpoint and its result")
+	}
+	large := strings.Repeat("x", each)
+	_, err := c.plans.PublishMany(t.Context(), specs)
+	require.NoError(t, err)
+	sweep(bson.D{{Key: "$set", Value: bson.D{{Key: "checkpoint", Value: large}}}})
+	require.Equal(t, stepplan.StateNoWorker, c.get("-/p0").LastState)
+	require.Equal(t, plans, mstest.Drain(t, c.c).Succeeded)
+	sweep(bson.D{{Key: "$set", Value: bson.D{{Key: "result", Value: large}}}, {Key: "$unset", Value: bson.D{{Key: "outbox", Value: ""}, {Key: "outbox_at", Value: ""}}}})
+	for i := range plans {
+		id := fmt.Sprint("-/p", i)
+		require.Equal(t, repeat.StatusFinish, c.get(id).Status)
+		results, err := c.plans.Results(t.Context(), id, nil, 10)
+		require.NoError(t, err)
+		require.Len(t, results, 2, "that nobody served it, and that it succeeded")
+		require.True(t, slices.ContainsFunc(results, func(r repeat.Result) bool {
+			text, _ := r.Result.StringValueOK()
+			return r.State == stepplan.StateOK && len(text) == each
+		}))
+	}
 }

@@ -120,7 +120,7 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, serving map
 	for i, doc := range late {
 		ids[i] = stepplan.TaskID(doc, doc.Step)
 	}
-	lives, err := p.store.Tasks.LastLives(ctx, ids)
+	lives, err := p.store.Tasks.LastLivesOf(ctx, ids, store.Queued)
 	if err != nil {
 		return err
 	}
@@ -169,16 +169,30 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, serving map
 		case !there || t.Origin.Generation < doc.Try: // the database was restored
 			err = p.gone(ctx, doc)
 		case t.Status.Ended() && !endPending(t):
-			_, err = p.change(ctx, "looking for lost ends of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
-				if err := p.keep(ctx, stepplan.ResultsOf(now, t)); err != nil {
-					return nil, err
-				}
-				return stepplan.Ended(now, stepplan.EndOf(t), at), nil
-			})
+			err = p.tellLost(ctx, doc, ids[i])
 		}
 		failed = errors.Join(failed, err)
 	}
 	return failed
+}
+
+// tellLost tells a plan how the task of its step ended, unless the task has begun a new life meanwhile.
+func (p planner) tellLost(ctx context.Context, doc *repeat.Plan, taskID string) error {
+	lives, err := p.store.Tasks.LastLives(ctx, []string{taskID})
+	if err != nil {
+		return err
+	}
+	t := lives[taskID]
+	if t == nil || !t.Status.Ended() || endPending(t) {
+		return nil
+	}
+	_, err = p.change(ctx, "looking for lost ends of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
+		if err := p.keep(ctx, stepplan.ResultsOf(now, t)); err != nil {
+			return nil, err
+		}
+		return stepplan.Ended(now, stepplan.EndOf(t), at), nil
+	})
+	return err
 }
 
 // gone tells a plan that nobody will tell how the task of its step ended.

@@ -129,7 +129,7 @@ func (d *connection) lastStatuses(ctx context.Context, rules []*schedule.Rule) (
 		}
 	}
 	for ids := range slices.Chunk(slices.Collect(maps.Keys(runs)), 1000) {
-		tasks, err := d.store.Tasks.ByIDs(ctx, ids)
+		tasks, err := d.store.Tasks.Ends(ctx, ids)
 		if err != nil {
 			return nil, err
 		}

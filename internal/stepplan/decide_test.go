@@ -189,6 +189,8 @@ func TestWhoTookPartHasAResult(t *testing.T) {
 		{ExecID: "a", WorkerID: "w1", FailTime: at, FailKind: failkind.Lapsed, FailReason: "no ping"},
 		{ExecID: "b", WorkerID: "w2", FailTime: at, FailKind: failkind.Released, Unstarted: true},
 		{ExecID: "c", WorkerID: "w3", SuccessTime: at},
+		{ExecID: "d", WorkerID: "w4", FailTime: at, FailKind: failkind.Undecodable, FailReason: "an older release"},
+		{ExecID: "e", WorkerID: "w5", FailTime: at, FailKind: failkind.Cleaned, FailReason: "its success was reset"},
 	}
 	all := ResultsOf(p, &task)
 	require.Len(t, all, 2, "one that did nothing took no part")

@@ -79,7 +79,7 @@ func stateOf(w *model.WorkerState) string {
 		return StatePlanError
 	case w.FailKind == failkind.Cancelled:
 		return StateCancelled
-	case w.FailKind == failkind.Released, w.Unstarted:
+	case w.FailKind == failkind.Released, w.FailKind == failkind.Undecodable, w.FailKind == failkind.Cleaned, w.Unstarted:
 		return ""
 	default:
 		return StateError

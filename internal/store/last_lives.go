@@ -20,6 +20,10 @@ var (
 	// State says how far a task is, what its last error was, and who made it.
 	State = Part{fields("task_id", "generation", "status", "created_at", "start_time", "error_info", "origin", "outbox.kind",
 		"worker_states.claimed_at", "worker_states.success_time", "worker_states.fail_time", "worker_states.unstarted")}
+	// End is what engines are told of a task that ends, with the last call of a target.
+	End = Part{endFields}
+	// Queued is the state of a task with who may claim it.
+	Queued = Part{append(State.fields[:len(State.fields):len(State.fields)], fields("tenant", "type", "category", "creator", "due_at")...)}
 	// Output is the state of a task with its result.
 	Output = Part{append(State.fields[:len(State.fields):len(State.fields)], d("result", 1))}
 	// Returned is what the executions of a task returned, or why they failed.

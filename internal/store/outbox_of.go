@@ -92,6 +92,25 @@ func (s *Tasks) lives(ctx context.Context, ids []string, of map[string]*OutboxLi
 	return out, size + more, err
 }
 
+// Ends reads [End] of tasks, as [Tasks.ByIDs] does. Index: _id.
+func (s *Tasks) Ends(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	return s.byIDs(ctx, s.tasks, "reading the states of tasks", ids, options.Find().SetProjection(endFields))
+}
+
+// Unended is [Tasks.Ends] of those that have not ended. Index: _id.
+func (s *Tasks) Unended(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	out := make(map[string]*model.Task, len(ids))
+	if len(ids) == 0 {
+		return out, nil
+	}
+	open := in([]model.Status{model.StatusNew, model.StatusExecuting, model.StatusError})
+	tasks, _, _, err := s.readable(ctx, s.tasks, "reading the states of tasks", bson.D{d("_id", in(ids)), d("status", open)}, End.of(len(ids)), 0)
+	for _, t := range tasks {
+		out[t.ID] = t
+	}
+	return out, err
+}
+
 // Begun are those of the given tasks that a worker holds, or that wait for their retry; at most a few
 // thousand ids. Index: _id.
 func (s *Tasks) Begun(ctx context.Context, ids []string) ([]string, error) {

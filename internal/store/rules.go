@@ -82,12 +82,26 @@ func (s *Rules) Named(ctx context.Context, tenant, prefix, after string, limit i
 		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(indexLiving).SetLimit(int64(limit)))
 }
 
-// LongActive finds rules of which a run was started before the given time and is not known
-// to have ended, by their ids, after the given one. It looks at every rule, so it is for
-// now and then. unread are documents that this release cannot read. Index: _id.
-func (s *Rules) LongActive(ctx context.Context, before time.Time, after string, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
-	return s.read(ctx, "finding runs that take long", bson.D{d("_id", bson.D{d("$gt", after)}), d("active.started", bson.D{d("$lte", before)})},
-		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
+// ToSweep finds rules of which a run was started by the first time and is not known to have ended, and those that were
+// deleted by the second one and of which nothing is left. It finds them by their ids, after the given one. It looks at
+// every rule, so it is for now and then. unread are documents that this release cannot read. Index: _id.
+func (s *Rules) ToSweep(ctx context.Context, started, deleted time.Time, after string, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
+	return s.read(ctx, "finding rules to sweep", bson.D{d("_id", bson.D{d("$gt", after)}), d("$or", bson.A{
+		bson.D{d("active.started", bson.D{d("$lte", started)})},
+		append(bson.D{d("deleted_at", bson.D{d("$lte", deleted)})}, idle...),
+	})}, options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
+}
+
+// idle are rules of which nothing runs, waits or is planned.
+var idle = bson.D{d("active.0", absent), d("queued.0", absent), d("planned.0", absent)}
+
+// Remove removes deleted rules of which nothing runs, waits or is planned, unless somebody has decided about them since they
+// were read. Index: _id.
+func (s *Rules) Remove(ctx context.Context, rules []*schedule.Rule) error {
+	_, err := bulk(ctx, s.core, s.rules, "removing rule", rules, func(r **schedule.Rule) change {
+		return change{id: (*r).ID, guard: append(bson.D{d("rev", (*r).Rev), d("deleted_at", exists)}, idle...)}
+	})
+	return err
 }
 
 // findRules reads rules all of which can be read.

@@ -98,6 +98,7 @@ func Cancel(r *schedule.Rule, cal *calendar.Schedule, id string, now time.Time) 
 	if i := slices.IndexFunc(d.Queued, is); i >= 0 {
 		q := d.Queued[i]
 		d.Queued = slices.Delete(d.Queued, i, i+1)
+		d.uncounted(q)
 		d.record(q, schedule.RunCanceled, "cancelled while it waited")
 		d.startQueued()
 		return d.Rule
@@ -109,18 +110,42 @@ func Cancel(r *schedule.Rule, cal *calendar.Schedule, id string, now time.Time) 
 	return nil
 }
 
+// CancelTask decides the cancelling of the task of a run that has ended, after a person retried it.
+func CancelTask(r *schedule.Rule, taskID string, now time.Time) *schedule.Rule {
+	d := decide(r, nil, now)
+	d.plan(schedule.Planned{Cancel: []string{taskID}})
+	return d.Rule
+}
+
+// aheadAfter is how far ahead of now the decided ticks of a rule may be. Engines do not agree about now to the
+// millisecond.
+const aheadAfter = time.Minute
+
+// Ahead reports whether ticks are decided that are yet to come: the database's clock was ahead then, and has been set
+// back.
+func Ahead(r *schedule.Rule, now time.Time) bool { return r.DecidedTo.Sub(now) > aheadAfter }
+
+// goOn has the rule go on from now. If it is ahead, it decides the ticks until then again. Those that ran do not run
+// twice, because the keys of their tasks are stored for a day at least.
+func (d *decision) goOn() {
+	if Ahead(d.Rule, d.now) {
+		d.DecidedTo, d.Range = d.now, nil
+	}
+	d.DecidedTo = clock.Later(d.DecidedTo, d.now)
+}
+
 // Enable lets the rule fire from now on. What came while it was offline is recorded as
-// skipped (paused), in one record, and not run.
+// skipped (paused), in one record, and not run. An enabled rule goes on if it is [Ahead].
 func Enable(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
-	if r.Status == StatusOnline {
+	if r.Status == StatusOnline && !Ahead(r, now) {
 		return nil
 	}
 	d := decide(r, cal, now)
 	if r.Status == StatusOffline && !Rests(r) {
 		d.cover(SkipPaused)
 	}
-	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = StatusOnline, "", time.Time{}, clock.Later(d.DecidedTo, d.now)
-	d.UpdatedAt = d.now
+	d.goOn()
+	d.Status, d.PauseNote, d.PausedAt, d.UpdatedAt = StatusOnline, "", time.Time{}, d.now
 	d.schedule()
 	return d.Rule
 }
@@ -161,9 +186,10 @@ func Edit(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, 
 			d.cover(SkipPaused) // its paused time goes on, by the new times
 		}
 	}
+	d.goOn()
 	e := *edited
 	e.ID, e.CreatedAt, e.Status, e.PauseNote, e.PausedAt, e.DeletedAt = r.ID, r.CreatedAt, d.Status, d.PauseNote, d.PausedAt, r.DeletedAt
-	e.Rev, e.Decision, e.UpdatedAt, e.DecidedTo, e.Runs = d.Rev, d.Decision, d.now, clock.Later(d.DecidedTo, d.now), d.Runs
+	e.Rev, e.Decision, e.UpdatedAt, e.DecidedTo, e.Runs = d.Rev, d.Decision, d.now, d.DecidedTo, d.Runs
 	e.Last, e.LastEffective, e.FailSkips = d.Last, d.LastEffective, d.FailSkips
 	e.Active, e.Queued, e.Planned, e.PlannedAt = d.Active, d.Queued, d.Planned, d.PlannedAt
 	e.Version, e.PastTypes = r.Version+1, pastTypes(r, edited.Task.Type)

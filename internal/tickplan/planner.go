@@ -26,13 +26,14 @@ const (
 
 	// MaxBackfill is how many ticks one backfill may run.
 	MaxBackfill = 1000
+	// DefaultRunRetention is how long records are kept, and a rule at least after it was deleted.
+	DefaultRunRetention = 90 * 24 * time.Hour
 	// EngineType is what engines call themselves among the workers.
 	EngineType = "mscheduler.periodic"
 
 	defaultQueueLimit = 100
 	defaultCap        = 100
 	defaultWindow     = 24 * time.Hour
-	defaultRunDays    = 90 * 24 * time.Hour
 
 	// MissedAfter is how late a tick may be decided and still count as in time. An engine that
 	// stalls, or whose successor must first notice that it is gone, has missed nothing. Seed 003
@@ -177,7 +178,8 @@ func (d *decision) caughtUp(due []time.Time) []bool {
 	runs := make([]bool, len(due))
 	missed := 0
 	for i, at := range due {
-		if runs[i] = d.now.Sub(at) <= MissedAfter; !runs[i] {
+		// With new zone data a tick may lie before the time at which engines look. Until then it was due for none.
+		if runs[i] = d.now.Sub(clock.Later(at, d.NextFireAt)) <= MissedAfter; !runs[i] {
 			missed = i + 1
 		}
 	}
@@ -302,13 +304,16 @@ func (d *decision) schedule() {
 	next := d.cal.Next(d.after())
 	switch {
 	case d.finished():
-		d.rest("max_runs is reached")
+		d.rest(restsForRuns)
 	case next.IsZero() || !d.EndAt.IsZero() && !next.Before(d.EndAt):
 		d.rest("end_at is reached")
 	default:
 		d.NextFireAt = next
 	}
 }
+
+// restsForRuns is the note of a rule that rests because of its max_runs.
+const restsForRuns = "max_runs is reached"
 
 func (d *decision) rest(note string) {
 	d.Status, d.PauseNote, d.PausedAt = StatusOffline, note, time.Time{}

@@ -48,6 +48,7 @@ func (d *decision) cancelPrevious() (running []string) {
 		if isBackfill(q) {
 			return false
 		}
+		d.uncounted(q)
 		d.record(q, schedule.RunCanceled, "a later tick took its place")
 		running = append(running, q.After...)
 		return true
@@ -95,6 +96,19 @@ func (d *decision) counted(ref schedule.RunRef) {
 	}
 }
 
+// uncounted takes the count of a tick back whose run waited and never started. If the rule rested because of the
+// count, it goes on from now: what lay between was nobody's tick.
+func (d *decision) uncounted(ref schedule.RunRef) {
+	if ref.Manual {
+		return
+	}
+	d.Runs = max(d.Runs-1, 0)
+	if Rests(d.Rule) && d.PauseNote == restsForRuns && !d.finished() {
+		d.goOn()
+		d.Status, d.PauseNote, d.NextFireAt = StatusOnline, "", d.now // the next decision knows the times
+	}
+}
+
 // startQueued starts what waits and may start now, in order. It leaves the rest to the end
 // of what it started when that is as much as one document should carry. It starts at least one run. A skipped
 // run does not count: it has no end that would start the next one.
@@ -116,6 +130,7 @@ func (d *decision) startWaiting(ref schedule.RunRef) {
 		attempt, ok := d.afterFailure()
 		if ref.Attempt = attempt; !ok {
 			d.FailSkips = true
+			d.uncounted(ref)
 			run := d.run(ref)
 			run.Status, run.Reason, run.EndedAt = schedule.RunSkipped, SkipFailure, d.now
 			d.keep(run)

@@ -13,7 +13,7 @@ func (d *decision) run(ref schedule.RunRef) *schedule.Run {
 	r := &schedule.Run{
 		ID: ref.ID, RuleID: d.ID, RuleName: d.Name, Tenant: d.Tenant,
 		Nominal: ref.Nominal, Attempt: ref.Attempt, Manual: ref.Manual, Rev: d.Rev, At: d.now,
-		StartedAt: ref.Started, DeleteAt: d.now.Add(cmp.Or(d.RunRetention, defaultRunDays)),
+		StartedAt: ref.Started, DeleteAt: d.now.Add(cmp.Or(d.RunRetention, DefaultRunRetention)),
 	}
 	if !ref.Manual {
 		r.Late = max(cmp.Or(ref.Started, d.now).Sub(ref.Nominal), 0).Milliseconds()

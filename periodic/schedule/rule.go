@@ -24,7 +24,7 @@ type Rule struct {
 	DST      *DST      `bson:"dst,omitempty"`
 	StartAt  time.Time `bson:"start_at,omitempty"` // no tick before; zero = from its creation
 	EndAt    time.Time `bson:"end_at,omitempty"`   // no tick at or after; zero = without end
-	MaxRuns  int64     `bson:"max_runs,omitempty"` // ticks that ran; 0 = without end
+	MaxRuns  int64     `bson:"max_runs,omitempty"` // ticks that run, ran or wait; 0 = without end
 	// Jitter is the maximum delay of each task's start. The delay is fixed for each tick; the
 	// nominal time does not change.
 	Jitter time.Duration `bson:"jitter_ms,omitempty"`
@@ -62,7 +62,7 @@ type Rule struct {
 	Decision   string    `bson:"decision,omitempty"`     // id of the last decision, for a process that lost the answer
 	NextFireAt time.Time `bson:"next_fire_at,omitempty"` // the next tick to decide; only while online
 	DecidedTo  time.Time `bson:"decided_to"`             // all ticks up to this time are decided
-	Runs       int64     `bson:"runs,omitempty"`         // number of runs that were started or queued
+	Runs       int64     `bson:"runs,omitempty"`         // number of ticks that run, ran or wait
 	Last       *LastRun  `bson:"last,omitempty"`         // the newest run that was not skipped
 	// LastEffective is the run that the failure policy judges while Last is SCHEDULED: the
 	// newest tick's run before Last that a worker has begun (seed 003). Nil if there is none,

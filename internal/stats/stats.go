@@ -59,6 +59,8 @@ type TypeQueue struct {
 	Delayed   int64  `json:"delayed" doc:"due later: start times and retries"`
 	Running   int64  `json:"running" doc:"have an open execution"`
 	Others    bool   `json:"others,omitempty" doc:"it is no type, but all beyond the first hundred"`
+
+	Uncounted []string `json:"uncounted,omitempty" doc:"due, delayed, running: these numbers are 0 because no count has been quick enough yet"`
 }
 
 // Tally counts tasks by type and status.
@@ -128,7 +130,7 @@ func queueOf(c *store.Census, typ string) *Queue {
 	out := &Queue{CountedAt: stamp(c.At), Complete: c.Complete, NextTick: stamp(c.Rules.Oldest), Types: []TypeQueue{}}
 	for i, t := range c.Types {
 		if typ == "" || typ == t.Type {
-			out.Types = append(out.Types, TypeQueue{t.Type, t.Due.N, stamp(t.Due.Oldest), t.Delayed, t.Running, i == measure.Most})
+			out.Types = append(out.Types, TypeQueue{t.Type, t.Due.N, stamp(t.Due.Oldest), t.Delayed, t.Running, i == measure.Most, t.Uncounted})
 		}
 	}
 	return out

@@ -72,7 +72,7 @@ type Tally struct {
 // Ended are tasks that ended lately.
 type Ended struct {
 	From      string               `json:"from" format:"date-time" doc:"begin of the window; later than asked for where more tasks ended than are read"`
-	Complete  bool                 `json:"complete" doc:"the window is the one that was asked for"`
+	Complete  bool                 `json:"complete" doc:"true: all tasks of the window that was asked for were read"`
 	Count     int64                `json:"count"`
 	PerSecond float64              `json:"per_second"`
 	Types     map[string]TypeEnded `json:"types"`
@@ -146,15 +146,15 @@ func ended(ctx context.Context, s *store.Store, q Query, now time.Time) (Ended, 
 	complete := true
 	found := map[string]*model.Task{}
 	for _, retention := range retentions(types) {
-		tasks, more, err := s.Tasks.Ended(ctx, from, now, retention, mostEnded)
+		tasks, back, more, err := s.Tasks.Ended(ctx, from, now, retention, mostEnded)
 		if err != nil {
 			return Ended{}, err
 		}
 		for _, t := range tasks {
 			found[t.ID] = t
 		}
-		if more && len(tasks) > 0 {
-			from, complete = tasks[len(tasks)-1].FinishedAt, false
+		if complete = complete && !more; more && back.After(from) {
+			from = back
 		}
 	}
 	return summary(found, q, from, now, complete), nil

@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -82,6 +83,20 @@ func TestRulesWithoutAnEngineAreNamed(t *testing.T) {
 	_, err = st.Workers.Beat(t.Context(), store.Worker{ID: "e", Types: []string{tickplan.EngineType}}, true)
 	require.NoError(t, err)
 	require.Equal(t, "ok", finding(t, st, "rules").State)
+}
+
+func TestLapsedLeasesAreCountedWhateverTheirTasksHave(t *testing.T) {
+	st, db := prepared(t)
+	require.NoError(t, st.ReadClock(t.Context()))
+	lapsed := st.Clock.Now().Add(-time.Hour)
+	_, err := db.Collection("tasks").InsertMany(t.Context(), []bson.D{
+		{{Key: "_id", Value: "-/mail/a"}, {Key: "type", Value: "mail"}, {Key: "generation", Value: 1}, {Key: "lapse_at", Value: lapsed}, {Key: "worker_states", Value: "of a later release"}},
+		{{Key: "_id", Value: "-/mail/b"}, {Key: "type", Value: "mail"}, {Key: "generation", Value: 1}, {Key: "lapse_at", Value: lapsed.Add(time.Minute)}},
+	})
+	require.NoError(t, err)
+	got := finding(t, st, "leases")
+	require.Equal(t, "warn", got.State)
+	require.Regexp(t, `^2 lapsed, the oldest \(mail/a\) `, got.Detail)
 }
 
 func TestTheAdviceOnPausesEndsEachOfThem(t *testing.T) {

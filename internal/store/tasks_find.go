@@ -265,7 +265,7 @@ func (s *Tasks) forRules(ctx context.Context, ids []string, durable bool) (map[s
 }
 
 // States is [Tasks.ByIDs] for callers that need only the executions, the options and the status:
-// what may be large is left out. The tasks are not to be written. Index: _id.
+// what may be large is left out. The tasks are not to be written; see forState for the exception. Index: _id.
 func (s *Tasks) States(ctx context.Context, ids []string) (map[string]*model.Task, error) {
 	return s.byIDs(ctx, s.tasks, "reading the states of tasks", ids, options.Find().SetProjection(forState))
 }

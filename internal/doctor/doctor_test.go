@@ -66,6 +66,25 @@ func TestAWorkerIDOfSeveralLiveProcessesIsNamed(t *testing.T) {
 	}}, findings())
 }
 
+func TestEnginesAreNoWorkers(t *testing.T) {
+	st, _ := prepared(t)
+	beat := func(w store.Worker) {
+		t.Helper()
+		_, err := st.Workers.Beat(t.Context(), w, true)
+		require.NoError(t, err)
+	}
+	beat(store.Worker{ID: "e", Types: []string{tickplan.EngineType}, Stream: "off"})
+	require.Equal(t, doctor.Finding{
+		Check: "workers", State: "warn", Detail: "none lives; 1 engine lives, for " + tickplan.EngineType,
+		Advice: "start one: mscheduler work, or a service with a consumer",
+	}, finding(t, st, "workers"))
+	beat(store.Worker{ID: "w", Types: []string{"mail"}, Concurrency: 3, Stream: "off"})
+	require.NoError(t, st.Workers.Pulls(t.Context(), "p", []string{"report"}, nil))
+	require.Equal(t, doctor.Finding{
+		Check: "workers", State: "ok", Detail: "2 live, for mail, report; 1 engine lives, for " + tickplan.EngineType,
+	}, finding(t, st, "workers"))
+}
+
 func TestRulesWithoutAnEngineAreNamed(t *testing.T) {
 	st, db := prepared(t)
 	require.Equal(t, "ok", finding(t, st, "rules").State, "there is no rule")

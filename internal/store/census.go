@@ -59,8 +59,12 @@ type Census struct {
 	PlansRunning Backlog `bson:"plans_running"`
 	PlansError   Backlog `bson:"plans_error"`
 
-	Scenes     []SceneCensus `bson:"scenes"`                // of streams: at most [measure.Most], and one more named [measure.Other]
-	ScenesFrom string        `bson:"scenes_from,omitempty"` // where the search for other scenes goes on
+	Scenes []SceneCensus `bson:"scenes"` // of streams: at most [measure.Most], and one more named [measure.Other]
+
+	// Where the searches for other types and scenes go on: by due tasks, by open executions, by streams.
+	DueFrom    string `bson:"due_from,omitempty"`
+	LapseFrom  string `bson:"lapse_from,omitempty"`
+	ScenesFrom string `bson:"scenes_from,omitempty"`
 
 	Workers     []WorkerCensus `bson:"workers"`
 	Seats       int            `bson:"seats"` // change streams of the workers
@@ -192,10 +196,10 @@ func (c *census) over() bool {
 	return over
 }
 
-// looking bounds a search for names: half of the time that is left, so that time is left to count.
+// looking bounds a search for names to a quarter of the time that is left: most of it is for counts.
 func (c *census) looking() (over func() bool) {
 	now := c.s.local.Monotonic()
-	until := now + (c.until-now)/2
+	until := now + (c.until-now)/4
 	return func() bool {
 		over := c.s.local.Monotonic() > until
 		c.Complete = c.Complete && !over
@@ -300,10 +304,11 @@ func (c *census) typeInTurn(t *TypeCensus, filter bson.D) {
 	c.turns = append(c.turns, turn{&t.Round, func(ctx context.Context) error { return c.ofType(ctx, t, filter) }})
 }
 
-// names are the types to count, sorted: those of the last census, and new ones while there is room.
+// names are the types to count, sorted: those of the last census, and new ones while there is room. If there is no time
+// to look for all types, the next census goes on there.
 // Indexes: due, lapse.
 func (c *census) names(ctx context.Context, stored []*model.TaskType) ([]string, error) {
-	names := []string{}
+	var names []string
 	for _, t := range c.last.Types {
 		if t.Type != measure.Other && c.At.Sub(t.SeenAt) < forgetAfter {
 			names = append(names, t.Type)
@@ -315,19 +320,24 @@ func (c *census) names(ctx context.Context, stored []*model.TaskType) ([]string,
 		}
 	}
 	over := c.looking()
-	for _, ix := range []struct{ index, field string }{{IndexDue, "due_at"}, {IndexLapse, "lapse_at"}} {
-		for len(names) < measure.Most && !over() {
-			found, _, err := inTime[Next](ctx, c, c.s.tasks, ix.index, mongo.Pipeline{
-				{d("$match", bson.D{d("type", bson.D{d("$lt", sentinelID), d("$nin", names)}), d(ix.field, exists)})},
-				{d("$sort", fields("type"))}, {d("$limit", 1)}, {d("$project", bson.D{d("_id", 0), d("type", 1)})},
-			})
+	for _, ix := range []struct {
+		index, field, from string
+		next               *string
+	}{{IndexDue, "due_at", c.last.DueFrom, &c.DueFrom}, {IndexLapse, "lapse_at", c.last.LapseFrom, &c.LapseFrom}} {
+		for from := ix.from; len(names) < measure.Most; {
+			if over() {
+				*ix.next = from
+				break
+			}
+			name, err := c.s.Tasks.nextType(ctx, ix.index, ix.field, from)
 			if err != nil {
 				return nil, err
 			}
-			if len(found) == 0 {
+			if name == "" {
 				break
 			}
-			add(found[0].Type)
+			add(name)
+			from = name + "\x00" // follows it, and no type
 		}
 	}
 	for _, t := range stored {

@@ -122,9 +122,15 @@ func (s *Tasks) due(ctx context.Context, filter, sort bson.D, q DueQuery) ([]*mo
 // NextType is the first type, in their order, from the given name on that has tasks due at
 // some time; "" = there is none. One seek. Index: due.
 func (s *Tasks) NextType(ctx context.Context, from string) (string, error) {
+	return s.nextType(ctx, IndexDue, "due_at", from)
+}
+
+// nextType is the first type from the given name on that has tasks in an index of types, which have
+// the field.
+func (s *Tasks) nextType(ctx context.Context, index, field, from string) (string, error) {
 	doc, _, err := readOne[Next](ctx, s.tasks, "finding the types that have tasks",
-		bson.D{d("type", bson.D{d("$gte", from), d("$lt", sentinelID)}), d("due_at", exists)},
-		options.FindOne().SetSort(fields("type")).SetHint(IndexDue).SetProjection(bson.D{d("_id", 0), d("type", 1)}))
+		bson.D{d("type", bson.D{d("$gte", from), d("$lt", sentinelID)}), d(field, exists)},
+		options.FindOne().SetSort(fields("type")).SetHint(index).SetProjection(bson.D{d("_id", 0), d("type", 1)}))
 	return doc.Type, err
 }
 

@@ -31,15 +31,22 @@ var ofFleet = []metric[fleet]{
 	{"tasks", gauge, "Tasks by state: due may be claimed now, delayed later, executing have an open execution. At most 100000 of each are counted.", []string{"type", "state"},
 		func(f fleet, emit emit) {
 			for _, t := range f.Types {
-				emit(t.Due.N, t.Type, "due")
-				emit(t.Delayed, t.Type, "delayed")
-				emit(t.Running, t.Type, "executing")
+				for _, n := range []struct {
+					count, state string
+					n            int64
+				}{{store.CountDue, "due", t.Due.N}, {store.CountDelayed, "delayed", t.Delayed}, {store.CountRunning, "executing", t.Running}} {
+					if t.Counted(n.count) {
+						emit(n.n, t.Type, n.state)
+					}
+				}
 			}
 		}},
 	{"oldest_due_age_seconds", gauge, "How long the oldest due task has been due.", []string{"type"},
 		func(f fleet, emit emit) {
 			for _, t := range f.Types {
-				emit(f.age(t.Due.Oldest), t.Type)
+				if t.Counted(store.CountDue) {
+					emit(f.age(t.Due.Oldest), t.Type)
+				}
 			}
 		}},
 	{"lapsed_leases", gauge, "Tasks that no worker has taken over although their lease lapsed ten seconds ago.", nil,
@@ -84,6 +91,9 @@ var ofFleet = []metric[fleet]{
 	{"flow_streams", gauge, "Streams by state: open, suspended until a person decides, or closed.", []string{"scene", "state"},
 		func(f fleet, emit emit) {
 			for _, s := range f.Scenes {
+				if s.Uncounted {
+					continue
+				}
 				emit(s.Open, s.Scene, "open")
 				emit(s.Suspended, s.Scene, "suspended")
 				emit(s.Closed, s.Scene, "closed")
@@ -92,7 +102,9 @@ var ofFleet = []metric[fleet]{
 	{"flow_stream_backlog", gauge, "Nodes of streams that were appended and have not ended, those of closed streams included. A node that is being linked may count twice.", []string{"scene"},
 		func(f fleet, emit emit) {
 			for _, s := range f.Scenes {
-				emit(s.Backlog, s.Scene)
+				if !s.Uncounted {
+					emit(s.Backlog, s.Scene)
+				}
 			}
 		}},
 	{"plans", gauge, "Plans by status: RUNNING, or ERROR until a person decides.", []string{"status"},

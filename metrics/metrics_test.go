@@ -17,6 +17,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/metrics"
 	"github.com/mscheduler/mscheduler/model"
@@ -324,6 +325,30 @@ func TestTheFleetIsCounted(t *testing.T) {
 	require.EqualValues(t, 1, now["paused_types"])
 	require.InDelta(t, float64(time.Now().Unix()), now["census_timestamp_seconds"], 300)
 	require.Contains(t, now, "oldest_due_age_seconds{type=good}")
+}
+
+func TestWhatNoCensusHadTimeToCountIsMissing(t *testing.T) {
+	db := testdb.New(t)
+	s, err := store.Open(store.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(t.Context()))
+	require.NoError(t, s.ReadClock(t.Context()))
+	require.NoError(t, s.KeepCensus(t.Context(), store.Census{
+		At: s.Clock.Now(), Took: time.Hour, // it is fresh for a day
+		Types:  []store.TypeCensus{{Type: "a", Uncounted: []string{"due", "delayed", "running"}}, {Type: "b", Due: store.Backlog{N: 3}, Uncounted: []string{"delayed"}}},
+		Scenes: []store.SceneCensus{{Scene: "a", Uncounted: true}, {Scene: "b", Open: 2}},
+	}))
+	now := scrape(t, collector(t, metrics.Config{Database: db}))
+	var found []string
+	for series := range now {
+		if strings.HasPrefix(series, "tasks{") || strings.HasPrefix(series, "oldest_due") || strings.HasPrefix(series, "flow_stream") {
+			found = append(found, series)
+		}
+	}
+	require.ElementsMatch(t, []string{
+		"tasks{state=due,type=b}", "tasks{state=executing,type=b}", "oldest_due_age_seconds{type=b}",
+		"flow_streams{scene=b,state=open}", "flow_streams{scene=b,state=suspended}", "flow_streams{scene=b,state=closed}", "flow_stream_backlog{scene=b}",
+	}, found)
 }
 
 func TestCommandsOfAClientAreCounted(t *testing.T) {

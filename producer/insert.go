@@ -197,6 +197,7 @@ func (p *Producer) insertInTransaction(ctx context.Context, outs []*outgoing) {
 func (p *Producer) insertChunks(ctx context.Context, outs []*outgoing) {
 	var down error
 	var held []*outgoing
+	why := map[string]error{} // by the keys of those
 	for chunk := range chunks(outs) {
 		if down != nil { // each further chunk would only wait for the server again
 			for _, o := range chunk {
@@ -204,10 +205,19 @@ func (p *Producer) insertChunks(ctx context.Context, outs []*outgoing) {
 			}
 			continue
 		}
-		p.insert(ctx, chunk)
+		free := chunk
+		if len(held) > 0 { // later items of a key wait with the first one
+			free = make([]*outgoing, 0, len(chunk))
+			for _, o := range chunk {
+				if o.err = why[o.task.ID]; o.err == nil {
+					free = append(free, o)
+				}
+			}
+		}
+		p.insert(ctx, free)
 		for _, o := range chunk {
-			if o.held {
-				held = append(held, o)
+			if o.held || why[o.task.ID] != nil {
+				held, why[o.task.ID] = append(held, o), o.err
 			}
 		}
 		p.sendAllAgain(ctx, chunk)

@@ -3,6 +3,8 @@ package producer
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,9 +12,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/measure"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -145,6 +149,36 @@ func TestACommandIsPartOfTheCallersTransactionAndWorkersHearOfItAfterwards(t *te
 	require.NotZero(t, b.get(s.ID).CancelRequestedAt)
 	require.Eventually(t, func() bool { return b.Signalled(s.ID) == 1 }, testdb.Patience, 10*time.Millisecond)
 	require.Equal(t, 2, b.Signalled(other.ID))
+}
+
+// The transaction ends when the first insert has put its item aside, before the second begins.
+func TestItemsOfAKeyThatATransactionHoldsApplyInTheirOrder(t *testing.T) {
+	b, px := behindProxy(t, true)
+	session, err := b.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = Send(mongo.NewSessionContext(t.Context(), session), b.p, mailType, mail{To: "the transaction's"}, Key("k"))
+	require.NoError(t, err)
+
+	k := func(to string) Item[mail] {
+		return Item[mail]{Args: mail{To: to}, Options: []Option{Key("k"), OnExisting(model.UpdateArgs)}}
+	}
+	full := Item[mail]{Args: mail{To: strings.Repeat("x", input.MaxArgsBytes-100)}}
+	many := append([]Item[mail]{k("first")}, slices.Repeat([]Item[mail]{full}, maxChunkBytes/input.MaxArgsBytes)...)
+	many = append(many, k("last"), Item[mail]{Args: mail{To: "of the second insert"}})
+	second := px.Set(proxy.Rule{Command: "insert", Contains: "of the second insert", Do: proxy.HoldBefore})
+	defer second.Release()
+	done := make(chan error, 1)
+	go func() {
+		_, err := SendMany(t.Context(), b.p, mailType, many)
+		done <- err
+	}()
+	testdb.Receive(t, second.Hit())
+	require.NoError(t, session.CommitTransaction(t.Context()))
+	second.Release()
+	require.NoError(t, testdb.Receive(t, done))
+	require.JSONEq(t, `{"to":"last"}`, string(codec.ValueJSON(b.get(model.TaskID("", "mail", "k")).Args)))
 }
 
 func TestWhatATransactionCommittedIsToldThoughAnotherIsRolledBack(t *testing.T) {

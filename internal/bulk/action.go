@@ -74,6 +74,9 @@ type doors struct {
 // changeTimeout bounds the change of one task.
 const changeTimeout = 30 * time.Second
 
+// countTimeout bounds the count of the tasks of a job.
+const countTimeout = 30 * time.Second
+
 // driverAhead is longer than the moment by which the driver gives up a call before its context ends.
 const driverAhead = time.Second
 

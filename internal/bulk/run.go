@@ -56,11 +56,11 @@ func (b *Jobs) run(ctx context.Context, t *consumer.Task[json.RawMessage]) (prog
 		return p, fmt.Errorf("reading the checkpoint: %w", err)
 	}
 	save := func(ctx context.Context) error { return b.save(ctx, t, c.action, &p) }
-	if !p.Counted {
-		if p.Matched, err = b.store.History.CountLives(ctx, c.filter, c.where); err != nil {
+	if !p.Counted && p.Since.IsZero() { // it has not begun
+		if err := b.counts(ctx, c, &p); err != nil {
 			return p, err
 		}
-		p.Counted, p.Since = true, b.now()
+		p.Since = b.now()
 		if err := save(ctx); err != nil {
 			return p, err
 		}
@@ -91,7 +91,22 @@ func (b *Jobs) run(ctx context.Context, t *consumer.Task[json.RawMessage]) (prog
 			return save(ctx)
 		},
 	}
-	return p, w.All(ctx, &p.Counts)
+	err = w.All(ctx, &p.Counts)
+	if err == nil && !p.Counted { // only the end tells how many there are
+		err = t.Progress(ctx, 100, p.text(c.action))
+	}
+	return p, err
+}
+
+// counts counts the tasks of a job, for its progress. A job whose tasks take too long to count begins all the same.
+func (b *Jobs) counts(ctx context.Context, c checked, p *progress) error {
+	call, cancel := context.WithTimeout(ctx, b.counting)
+	defer cancel()
+	n, err := b.store.History.CountLives(call, c.filter, c.where)
+	if err == nil {
+		p.Matched, p.Counted = n, true
+	}
+	return context.Cause(ctx)
 }
 
 // now is the time by the clock that new lives of deliveries are dated by.
@@ -99,9 +114,24 @@ func (b *Jobs) now() time.Time { return command.Of(b.producer).Store.Clock.Now()
 
 // save keeps how far a job is.
 func (*Jobs) save(ctx context.Context, t *consumer.Task[json.RawMessage], a Action, p *progress) error {
-	percent := 100.0
-	if p.Matched > 0 {
-		percent = min(float64(p.Changed+p.Skipped+p.Failed)*100/float64(p.Matched), 100)
+	return errors.Join(t.Checkpoint(ctx, p), t.Progress(ctx, p.percent(), p.text(a)))
+}
+
+// percent is 0 where nobody knows how many tasks there are.
+func (p *progress) percent() float64 {
+	switch {
+	case !p.Counted:
+		return 0
+	case p.Matched == 0:
+		return 100
+	default:
+		return min(float64(p.Changed+p.Skipped+p.Failed)*100/float64(p.Matched), 100)
 	}
-	return errors.Join(t.Checkpoint(ctx, p), t.Progress(ctx, percent, fmt.Sprintf("%d of %d tasks %s", p.Changed, p.Matched, a.Done)))
+}
+
+func (p *progress) text(a Action) string {
+	if !p.Counted {
+		return fmt.Sprintf("%d tasks %s", p.Changed, a.Done)
+	}
+	return fmt.Sprintf("%d of %d tasks %s", p.Changed, p.Matched, a.Done)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -34,20 +35,22 @@ func TestMain(m *testing.M) { testdb.Main(m) }
 // world is a database with jobs, and who runs them.
 type world struct {
 	*fakeworker.Worker
-	t    *testing.T
-	db   *mongo.Database
-	p    *producer.Producer
-	jobs *Jobs
+	t     *testing.T
+	proxy *proxy.Proxy
+	db    *mongo.Database
+	p     *producer.Producer
+	jobs  *Jobs
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	db := testdb.Patient(t) // what is stored is not held, however slow the machine is
+	proxy := testdb.BehindPatient(t) // what is stored is not held, however slow the machine is
+	db := testdb.Through(t, proxy)
 	p, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
 	testdb.Closes(t, p.Close)
 	w := fakeworker.New(t, db, "")
-	return &world{w, t, db, p, New(p, admin.New(p), w.Store)}
+	return &world{w, t, proxy, db, p, New(p, admin.New(p), w.Store)}
 }
 
 // worker is a worker that runs jobs.
@@ -210,6 +213,49 @@ func TestAJobThatIsStoppedChangesNothingMore(t *testing.T) {
 	require.Equal(t, v.Changed, w.count(model.StatusCancelled))
 	require.LessOrEqual(t, v.Changed, int64(atOnce))
 	require.EqualValues(t, PageSize+50, v.Matched)
+}
+
+func TestAJobWhoseTasksTakeTooLongToCountChangesThemAll(t *testing.T) {
+	w := newWorld(t)
+	const n = 5
+	w.send("mail", n)
+	genuine := w.jobs.change
+	w.jobs.counting = 50 * time.Millisecond
+	w.jobs.change = func(ctx context.Context, j *Job, life store.Place, now time.Time) error {
+		if life.ID == "-/mail/00004" {
+			return passing
+		}
+		return genuine(ctx, j, life, now)
+	}
+	v := w.start(&Job{Action: "cancel", Filter: &Filter{Type: "mail"}})
+	count := w.proxy.Set(proxy.Rule{Command: "aggregate", Collection: "tasks", Times: -1, Do: proxy.HoldBefore})
+	mstest.Drain(t, w.worker())
+	require.Equal(t, model.StatusError, w.get(v).Status)
+	require.Equal(t, Counts{Changed: 4}, w.get(v).Counts)
+	require.Equal(t, 1, count.Sprung())
+	note := func() (float64, string) {
+		job, err := w.p.Get(t.Context(), v.TaskID)
+		require.NoError(t, err)
+		return job.Progress.Percent, job.Progress.Message
+	}
+	percent, text := note()
+	require.Zero(t, percent)
+	require.Equal(t, "4 tasks cancelled", text)
+
+	w.jobs.change = genuine
+	_, err := w.p.Retry(t.Context(), v.TaskID, "")
+	require.NoError(t, err)
+	mstest.Drain(t, w.worker())
+	v = w.get(v)
+	require.Equal(t, model.StatusSuccess, v.Status)
+	require.Equal(t, Counts{Changed: n}, v.Counts)
+	require.False(t, v.Counted)
+	require.Equal(t, 1, count.Sprung(), "a job counts once")
+	percent, text = note()
+	require.InDelta(t, 100, percent, 0)
+	require.Equal(t, "5 tasks cancelled", text)
+	count.Release()
+	require.EqualValues(t, n, w.count(model.StatusCancelled))
 }
 
 func TestAnErrorOfOneTaskIsKeptAndTheOthersAreChanged(t *testing.T) {

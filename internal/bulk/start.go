@@ -25,14 +25,15 @@ const TaskType = "mscheduler.bulk"
 type Jobs struct {
 	doors
 	store *store.Store
-	// change is [Jobs.whole], and timeout changeTimeout, unless a test replaces them.
-	change  func(ctx context.Context, j *Job, life store.Place, now time.Time) error
-	timeout time.Duration
+	// change is [Jobs.whole], timeout changeTimeout, and counting countTimeout, unless a test replaces them.
+	change   func(ctx context.Context, j *Job, life store.Place, now time.Time) error
+	timeout  time.Duration
+	counting time.Duration
 }
 
 // New makes them from the doors of one database. The producer must outlive them.
 func New(p *producer.Producer, a *admin.Admin, s *store.Store) *Jobs {
-	b := &Jobs{doors: doors{p, a}, store: s, timeout: changeTimeout}
+	b := &Jobs{doors: doors{p, a}, store: s, timeout: changeTimeout, counting: countTimeout}
 	b.change = b.whole
 	return b
 }
@@ -74,7 +75,7 @@ type JobState struct {
 	Finished  string          `json:"finished_at,omitempty" format:"date-time"`
 	ErrorInfo string          `json:"error_info,omitempty" doc:"the last error of the job itself"`
 	Counts
-	Counted bool        `json:"counted" doc:"the tasks were counted: matched is their number"`
+	Counted bool        `json:"counted" doc:"the tasks were counted: matched is their number. False: the job has not begun, or the count failed or took more than 30 s"`
 	Failed  int64       `json:"failed" doc:"tasks whose change was an error"`
 	Errors  []TaskError `json:"errors,omitempty" doc:"the first of these errors"`
 }

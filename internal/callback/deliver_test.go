@@ -50,7 +50,12 @@ func newBench(t *testing.T) *bench {
 // benchBy is [newBench] by a clock of the process.
 func benchBy(t *testing.T, local clock.Clock) *bench {
 	t.Helper()
-	st, err := store.Open(store.Config{Database: testdb.New(t), Clock: local})
+	return benchOf(t, store.Config{Database: testdb.New(t), Clock: local})
+}
+
+func benchOf(t *testing.T, c store.Config) *bench {
+	t.Helper()
+	st, err := store.Open(c)
 	require.NoError(t, err)
 	require.NoError(t, st.Ready(t.Context()))
 	require.NoError(t, st.ReadClock(t.Context()))

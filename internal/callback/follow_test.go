@@ -1,9 +1,12 @@
 package callback
 
 import (
+	"bytes"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/failkind"
@@ -11,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -95,6 +99,38 @@ func TestTheEndOfADeliveryIsToldToItsLife(t *testing.T) {
 			require.Equal(t, got, b.get(task.ID), "the second time changes nothing")
 		})
 	}
+}
+
+// Up to a thousand ends are recorded at a time, and each of the tasks may have megabytes.
+func TestToRecordADeliveryNothingLargeOfItsTaskIsReadOrChanged(t *testing.T) {
+	p := testdb.BehindPatient(t)
+	db := testdb.Through(t, p)
+	b := benchOf(t, store.Config{Database: db})
+	task := b.ended("k", hook("http://x/"), lifecycle.Outcome{})
+	noErrors(t, Handover{Store: b.store}.Carry(t.Context(), entries(task)))
+	d := b.end(b.get(lifecycle.DeliveryID(task)), lifecycle.Outcome{})
+	const large = "what is large"
+	_, err := db.Collection("tasks").UpdateByID(t.Context(), task.ID, bson.D{{Key: "$set", Value: bson.D{
+		{Key: "args", Value: large}, {Key: "result", Value: large}, {Key: "checkpoint", Value: large},
+		{Key: "steps", Value: bson.A{bson.D{{Key: "name", Value: "s"}, {Key: "value", Value: large}}}},
+		{Key: "worker_states.0.checkpoint", Value: large}, {Key: "worker_states.0.returns", Value: large},
+	}}})
+	require.NoError(t, err)
+	before := b.get(task.ID)
+	var read atomic.Bool
+	p.Rewrite(func(_ string, answer bson.Raw) bson.Raw {
+		if bytes.Contains(answer, []byte(large)) {
+			read.Store(true)
+		}
+		return answer
+	})
+	noErrors(t, Settlement{Store: b.store, Types: b.types}.Carry(t.Context(), entries(d)))
+	require.False(t, read.Load())
+	after := b.get(task.ID)
+	require.Equal(t, model.StatusSuccess, after.Status)
+	require.True(t, read.Load(), "it is still there")
+	before.Status, before.ArchiveAt, before.Rev, before.UpdatedAt = after.Status, after.ArchiveAt, after.Rev, after.UpdatedAt
+	require.Equal(t, before, after)
 }
 
 func TestTwoEndsOfADeliveryInOneBatchAreBothTold(t *testing.T) {

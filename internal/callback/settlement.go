@@ -64,7 +64,7 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 	for _, i := range which {
 		ids = append(ids, entries[i].Life.Origin.ID)
 	}
-	tasks, err := s.Store.Tasks.ByIDs(ctx, ids)
+	tasks, err := s.Store.Tasks.States(ctx, ids)
 	if err != nil {
 		return fail(err)
 	}

@@ -60,8 +60,10 @@ func (t *Taker) Now(ctx context.Context) (store.Census, time.Time, error) {
 	return last, t.store.Clock.Now(), err
 }
 
+// fresh says whether a census is still to be used. One of the future is not: the database's clock was set back.
 func (t *Taker) fresh(c store.Census) bool {
-	return t.store.Clock.Now().Sub(c.At) < max(Every, restFactor*c.Took)
+	age := t.store.Clock.Now().Sub(c.At)
+	return age > -store.ClockSlack && age < max(Every, restFactor*c.Took)
 }
 
 // take counts if it is this process's turn; otherwise last is what there is.

@@ -43,6 +43,28 @@ func TestOneProcessCountsForAll(t *testing.T) {
 	wg.Wait()
 }
 
+// A database restored to another machine may have a clock that is behind.
+func TestACensusOfTheFutureIsReplaced(t *testing.T) {
+	taker := fleet(t, 1)[0]
+	first, now, err := taker.Now(t.Context())
+	require.NoError(t, err)
+	ahead := first
+	ahead.At, ahead.Seats = now.Add(time.Hour), 7
+	require.NoError(t, taker.store.KeepCensus(t.Context(), ahead))
+	seen, now, err := taker.Now(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, seen.Seats)
+	kept, err := taker.store.ReadCensus(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, seen.At, kept.At.UTC())
+	require.False(t, kept.At.After(now))
+
+	ahead.At = now.Add(store.ClockSlack / 2)
+	require.True(t, taker.fresh(ahead), "the clocks of two processes differ a little")
+	ahead.At = now.Add(time.Hour)
+	require.False(t, taker.fresh(ahead))
+}
+
 func TestWhatTakesLongIsCountedLessOften(t *testing.T) {
 	taker := fleet(t, 1)[0]
 	first, _, err := taker.Now(t.Context())

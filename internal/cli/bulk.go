@@ -131,10 +131,14 @@ func jobStatus(v *bulk.JobState) string {
 }
 
 func matchedText(v *bulk.JobState) string {
-	if !v.Counted {
+	switch {
+	case v.Counted:
+		return fmt.Sprint(v.Matched)
+	case v.Changed+v.Skipped+v.Failed > 0 || v.Status.Ended(): // it counts before it begins, or never
+		return "not counted"
+	default:
 		return "not counted yet"
 	}
-	return fmt.Sprint(v.Matched)
 }
 
 // jobTime is a time of a job as other lists show times.

@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/stats"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -25,7 +26,8 @@ DELAYED tasks are due later. ENDED counts the tasks that ended within the window
 them that failed or wait for a person. LATE is the time from the start time to the first claim, TOOK
 that of the execution that ended last: the median and the 95th percentile.
 
-The queue is counted at most every 15 seconds. With --tenant, the column WAITING has the tenant's
+The queue is counted at most every 15 seconds. A number that has never been counted, because that takes
+too long, is ?. With --tenant, the column WAITING has the tenant's
 tasks that wait, due now or later, and DUE, DELAYED and OLDEST are not known.`
 
 func (a *app) statsCommand() *cobra.Command {
@@ -82,7 +84,13 @@ func (a *app) printStats(s *stats.Stats, now time.Time) error {
 			if q.Others {
 				r = row("(other types)")
 			}
-			r.due, r.delayed, r.running = fmt.Sprint(q.Due), fmt.Sprint(q.Delayed), fmt.Sprint(q.Running)
+			counted := func(name string, n int64) string {
+				if slices.Contains(q.Uncounted, name) {
+					return "?"
+				}
+				return fmt.Sprint(n)
+			}
+			r.due, r.delayed, r.running = counted(store.CountDue, q.Due), counted(store.CountDelayed, q.Delayed), counted(store.CountRunning, q.Running)
 			if at, err := time.Parse(clock.Format, q.OldestDue); err == nil {
 				r.oldest = human.Relative(at, now)
 			}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 func TestStatsSummarizeTheQueueAndWhatHasEnded(t *testing.T) {
@@ -30,6 +31,12 @@ func TestStatsSummarizeTheQueueAndWhatHasEnded(t *testing.T) {
 	require.EqualValues(t, 1, out.Ended.Count)
 	require.EqualValues(t, 1, out.Queue.Types[0].Due)
 	s.ok("stats", "--window", "1d")
+	_, err := database(t, s).Collection("control").UpdateByID(t.Context(), "census", bson.D{{Key: "$set", Value: bson.D{
+		{Key: "took_ms", Value: int64(3_600_000)}, // so it is not counted anew
+		{Key: "types.0.uncounted", Value: bson.A{"delayed"}},
+	}}})
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^c +1 +(just now|\d+\S* ago) +\? +0 `, s.ok("stats").stdout)
 	s.fails(ExitUsage, []string{"--window is 2d; want 1s to 1d"}, "stats", "--window", "2d")
 	s.fails(ExitUsage, []string{"--type"}, "stats", "--type", "a b")
 }

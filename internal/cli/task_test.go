@@ -293,6 +293,16 @@ func TestShowAndExplainTellLocalRetries(t *testing.T) {
 	require.Contains(t, strings.Join(report.Because, "\n"), "attempt 1, local retry 2 of 3; its lease")
 }
 
+func TestAJobThatBeganWithoutACountHasNoTotal(t *testing.T) {
+	for want, v := range map[string]*bulk.JobState{
+		"not counted yet": {Status: model.StatusExecuting},
+		"not counted":     {Status: model.StatusExecuting, Counts: bulk.Counts{Skipped: 1}},
+		"7":               {Status: model.StatusExecuting, Counts: bulk.Counts{Matched: 7}, Counted: true},
+	} {
+		require.Equal(t, want, matchedText(v))
+	}
+}
+
 func TestAFilterChangesTasksInTheBackground(t *testing.T) {
 	s := newSession(t)
 	for i := range 3 {

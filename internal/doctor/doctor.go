@@ -296,18 +296,13 @@ func (d *doctor) workers(ctx context.Context) {
 		served[typ].add(lifecycle.ConditionsFor(w.Only, typ))
 	}
 	all = slices.DeleteFunc(all, func(w store.Worker) bool { return !w.Alive(d.now) })
-	alive := len(all)
 	d.sharedIDs(all)
+	d.living(all)
 	all = slices.DeleteFunc(all, func(w store.Worker) bool { return w.Draining })
 	for i := range all {
 		for _, t := range all[i].Types {
 			serves(&all[i], t)
 		}
-	}
-	if alive == 0 {
-		d.warn("workers", "none lives", "start one: mscheduler work, or a service with a consumer")
-	} else {
-		d.ok("workers", "%s, for %s", human.Plural(alive, "lives", "live"), strings.Join(slices.Sorted(maps.Keys(served)), ", "))
 	}
 	d.callbacks(ctx, served[input.CallbackType] != nil)
 	d.engines(ctx, func(typ string) bool { return served[typ] != nil })
@@ -324,6 +319,39 @@ func (d *doctor) workers(ctx context.Context) {
 		}
 	}
 	d.dueTasks(ctx, due, served)
+}
+
+// living counts the live workers, and apart from them the engines, which run no tasks.
+func (d *doctor) living(alive []store.Worker) {
+	workers, engines := 0, 0
+	types, kinds := map[string]bool{}, map[string]bool{}
+	for i := range alive {
+		w, n, of := &alive[i], &workers, types
+		if w.Concurrency == 0 && w.Stream != store.Pulling {
+			n, of = &engines, kinds
+		}
+		*n++
+		for _, t := range w.Types {
+			if !w.Draining {
+				of[t] = true
+			}
+		}
+	}
+	names := func(of map[string]bool) string {
+		if len(of) == 0 {
+			return ""
+		}
+		return ", for " + strings.Join(slices.Sorted(maps.Keys(of)), ", ")
+	}
+	others := ""
+	if engines > 0 {
+		others = "; " + human.Plural(engines, "engine lives", "engines live") + names(kinds)
+	}
+	if workers == 0 {
+		d.warn("workers", "none lives"+others, "start one: mscheduler work, or a service with a consumer")
+	} else {
+		d.ok("workers", "%s%s%s", human.Plural(workers, "lives", "live"), names(types), others)
+	}
 }
 
 // sharedIDs names live workers whose ids several processes use.

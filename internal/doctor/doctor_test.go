@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -65,6 +66,25 @@ func TestAWorkerIDOfSeveralLiveProcessesIsNamed(t *testing.T) {
 	}}, findings())
 }
 
+func TestEnginesAreNoWorkers(t *testing.T) {
+	st, _ := prepared(t)
+	beat := func(w store.Worker) {
+		t.Helper()
+		_, err := st.Workers.Beat(t.Context(), w, true)
+		require.NoError(t, err)
+	}
+	beat(store.Worker{ID: "e", Types: []string{tickplan.EngineType}, Stream: "off"})
+	require.Equal(t, doctor.Finding{
+		Check: "workers", State: "warn", Detail: "none lives; 1 engine lives, for " + tickplan.EngineType,
+		Advice: "start one: mscheduler work, or a service with a consumer",
+	}, finding(t, st, "workers"))
+	beat(store.Worker{ID: "w", Types: []string{"mail"}, Concurrency: 3, Stream: "off"})
+	require.NoError(t, st.Workers.Pulls(t.Context(), "p", []string{"report"}, nil))
+	require.Equal(t, doctor.Finding{
+		Check: "workers", State: "ok", Detail: "2 live, for mail, report; 1 engine lives, for " + tickplan.EngineType,
+	}, finding(t, st, "workers"))
+}
+
 func TestRulesWithoutAnEngineAreNamed(t *testing.T) {
 	st, db := prepared(t)
 	require.Equal(t, "ok", finding(t, st, "rules").State, "there is no rule")
@@ -82,6 +102,20 @@ func TestRulesWithoutAnEngineAreNamed(t *testing.T) {
 	_, err = st.Workers.Beat(t.Context(), store.Worker{ID: "e", Types: []string{tickplan.EngineType}}, true)
 	require.NoError(t, err)
 	require.Equal(t, "ok", finding(t, st, "rules").State)
+}
+
+func TestLapsedLeasesAreCountedWhateverTheirTasksHave(t *testing.T) {
+	st, db := prepared(t)
+	require.NoError(t, st.ReadClock(t.Context()))
+	lapsed := st.Clock.Now().Add(-time.Hour)
+	_, err := db.Collection("tasks").InsertMany(t.Context(), []bson.D{
+		{{Key: "_id", Value: "-/mail/a"}, {Key: "type", Value: "mail"}, {Key: "generation", Value: 1}, {Key: "lapse_at", Value: lapsed}, {Key: "worker_states", Value: "of a later release"}},
+		{{Key: "_id", Value: "-/mail/b"}, {Key: "type", Value: "mail"}, {Key: "generation", Value: 1}, {Key: "lapse_at", Value: lapsed.Add(time.Minute)}},
+	})
+	require.NoError(t, err)
+	got := finding(t, st, "leases")
+	require.Equal(t, "warn", got.State)
+	require.Regexp(t, `^2 lapsed, the oldest \(mail/a\) `, got.Detail)
 }
 
 func TestTheAdviceOnPausesEndsEachOfThem(t *testing.T) {

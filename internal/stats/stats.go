@@ -59,6 +59,8 @@ type TypeQueue struct {
 	Delayed   int64  `json:"delayed" doc:"due later: start times and retries"`
 	Running   int64  `json:"running" doc:"have an open execution"`
 	Others    bool   `json:"others,omitempty" doc:"it is no type, but all beyond the first hundred"`
+
+	Uncounted []string `json:"uncounted,omitempty" doc:"due, delayed, running: these numbers are 0 because no count has been quick enough yet"`
 }
 
 // Tally counts tasks by type and status.
@@ -70,7 +72,7 @@ type Tally struct {
 // Ended are tasks that ended lately.
 type Ended struct {
 	From      string               `json:"from" format:"date-time" doc:"begin of the window; later than asked for where more tasks ended than are read"`
-	Complete  bool                 `json:"complete" doc:"the window is the one that was asked for"`
+	Complete  bool                 `json:"complete" doc:"true: all tasks of the window that was asked for were read"`
 	Count     int64                `json:"count"`
 	PerSecond float64              `json:"per_second"`
 	Types     map[string]TypeEnded `json:"types"`
@@ -128,7 +130,7 @@ func queueOf(c *store.Census, typ string) *Queue {
 	out := &Queue{CountedAt: stamp(c.At), Complete: c.Complete, NextTick: stamp(c.Rules.Oldest), Types: []TypeQueue{}}
 	for i, t := range c.Types {
 		if typ == "" || typ == t.Type {
-			out.Types = append(out.Types, TypeQueue{t.Type, t.Due.N, stamp(t.Due.Oldest), t.Delayed, t.Running, i == measure.Most})
+			out.Types = append(out.Types, TypeQueue{t.Type, t.Due.N, stamp(t.Due.Oldest), t.Delayed, t.Running, i == measure.Most, t.Uncounted})
 		}
 	}
 	return out
@@ -144,15 +146,15 @@ func ended(ctx context.Context, s *store.Store, q Query, now time.Time) (Ended, 
 	complete := true
 	found := map[string]*model.Task{}
 	for _, retention := range retentions(types) {
-		tasks, more, err := s.Tasks.Ended(ctx, from, now, retention, mostEnded)
+		tasks, back, more, err := s.Tasks.Ended(ctx, from, now, retention, mostEnded)
 		if err != nil {
 			return Ended{}, err
 		}
 		for _, t := range tasks {
 			found[t.ID] = t
 		}
-		if more && len(tasks) > 0 {
-			from, complete = tasks[len(tasks)-1].FinishedAt, false
+		if complete = complete && !more; more && back.After(from) {
+			from = back
 		}
 	}
 	return summary(found, q, from, now, complete), nil

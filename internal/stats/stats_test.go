@@ -2,15 +2,21 @@ package stats
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/census"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/measure"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
+
+func TestMain(m *testing.M) { testdb.Main(m) }
 
 // A type may be named other, too.
 func TestTheRowOfOtherTypesIsNoType(t *testing.T) {
@@ -27,6 +33,32 @@ func TestTheRowOfOtherTypesIsNoType(t *testing.T) {
 	for _, q := range queueOf(c, measure.Other).Types {
 		require.False(t, q.Others)
 	}
+}
+
+// An index finds what ended by what is archived at the same time: tasks of another retention lie among them.
+func TestAWindowThatWasNotReadToItsEndIsNotComplete(t *testing.T) {
+	s, err := store.Open(store.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(t.Context()))
+	require.NoError(t, s.ReadClock(t.Context()))
+	now := s.Clock.Now()
+	keep := lifecycle.DefaultRetention
+	ended := func(id string, finished time.Duration, archive time.Duration) *model.Task {
+		return &model.Task{ID: "-/mail/" + id, Type: "mail", Key: id, Status: model.StatusSuccess, FinishedAt: now.Add(-finished), ArchiveAt: now.Add(archive)}
+	}
+	tasks := []*model.Task{ended("behind", 30*time.Minute, keep-30*time.Minute)}
+	for i := range mostEnded {
+		tasks = append(tasks, ended(fmt.Sprint(i), 2*time.Hour, keep-10*time.Minute))
+	}
+	for part := range slices.Chunk(tasks, 1000) {
+		_, err = s.Tasks.Insert(t.Context(), part)
+		require.NoError(t, err)
+	}
+	got, err := Of(t.Context(), s, census.New(s), Query{Window: time.Hour})
+	require.NoError(t, err)
+	require.Zero(t, got.Ended.Count)
+	require.False(t, got.Ended.Complete)
+	require.Equal(t, stamp(now.Add(-10*time.Minute)), got.Ended.From)
 }
 
 func TestQuantilesAndRatesOfWhatHasEnded(t *testing.T) {

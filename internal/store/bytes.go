@@ -18,7 +18,8 @@ const batchBytes = 16 << 20
 // after is not touched. It may not begin a new life, nor run.
 var forRules = bson.D{d("args", 0), d("steps.value", 0)}
 
-// forState leaves out all that is large. A task that was read so is not to be written.
+// forState leaves out all that is large. A task that was read so is not to be written, unless it has ended and changes
+// only by the rules for the ends of deliveries: they look at nothing of that, and write the difference.
 var forState = bson.D{
 	d("args", 0), d("steps", 0), d("checkpoint", 0), d("result", 0), d("progress", 0), d("outbox", 0),
 	d("worker_states.checkpoint", 0), d("worker_states.returns", 0),

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -30,16 +31,20 @@ const (
 	// forgetAfter is how long a type is listed after its last task, and a scene after its last stream. What
 	// comes and goes should not lose its time series each time.
 	forgetAfter = 24 * time.Hour
+	// ClockSlack is by how much a time of the database may be ahead of what a process takes for the present. What is
+	// further ahead was written before the database's clock was set back.
+	ClockSlack = 5 * time.Second
 	// lapseGrace is how long a lapsed lease may wait for a worker without being counted.
 	lapseGrace = 10 * time.Second
 )
 
 // Census is what was counted. Where a count took too long, it has the number of the census before, and
-// Complete is false.
+// Complete is false. Types and scenes take turns: those that no census had time for the longest come first.
 type Census struct {
 	At       time.Time     `bson:"at"` // when it began
 	Took     time.Duration `bson:"took_ms"`
 	Complete bool          `bson:"complete"`
+	Round    int64         `bson:"round"` // one more than that of the census before
 
 	Types   []TypeCensus `bson:"types"`   // at most [measure.Most], and one more named [measure.Other]
 	Lapsed  Backlog      `bson:"lapsed"`  // tasks whose lease lapsed a while ago
@@ -56,6 +61,11 @@ type Census struct {
 
 	Scenes []SceneCensus `bson:"scenes"` // of streams: at most [measure.Most], and one more named [measure.Other]
 
+	// Where the searches for other types and scenes go on: by due tasks, by open executions, by streams.
+	DueFrom    string `bson:"due_from,omitempty"`
+	LapseFrom  string `bson:"lapse_from,omitempty"`
+	ScenesFrom string `bson:"scenes_from,omitempty"`
+
 	Workers     []WorkerCensus `bson:"workers"`
 	Seats       int            `bson:"seats"` // change streams of the workers
 	PausedAll   bool           `bson:"paused_all"`
@@ -68,6 +78,13 @@ type Backlog struct {
 	Oldest time.Time `bson:"oldest,omitempty"`
 }
 
+// The numbers of a type, as [TypeCensus.Uncounted] names them.
+const (
+	CountDue     = "due"
+	CountDelayed = "delayed"
+	CountRunning = "running"
+)
+
 // TypeCensus is what was counted of the tasks of a type.
 type TypeCensus struct {
 	Type    string    `bson:"type"`
@@ -75,10 +92,17 @@ type TypeCensus struct {
 	Delayed int64     `bson:"delayed"` // may be claimed later: delays, retries
 	Running int64     `bson:"running"` // have an open execution
 	SeenAt  time.Time `bson:"seen_at"` // when there was one the last time
+	Round   int64     `bson:"round"`   // of the last census that had time for it
+
+	// Uncounted are the numbers that are 0 because no census has had the time to count them.
+	Uncounted []string `bson:"uncounted,omitempty"`
 
 	Permits    int64 `bson:"permits"`     // taken of the type as a whole
 	MaxRunning int   `bson:"max_running"` // how many there are; 0 = the type has none
 }
+
+// Counted says whether the number of that name was counted, now or by a census before.
+func (t *TypeCensus) Counted(name string) bool { return !slices.Contains(t.Uncounted, name) }
 
 // Planned is what waits to be carried out, of one kind of document.
 type Planned struct {
@@ -102,13 +126,14 @@ func (s *Store) ReadCensus(ctx context.Context) (Census, error) {
 	return c, err
 }
 
-// KeepCensus stores a census, unless there is a later one. Index: _id.
+// KeepCensus stores a census, unless there is a later one. One of the future is none, see [ClockSlack]. Index: _id.
 func (s *Store) KeepCensus(ctx context.Context, c Census) error {
 	set, err := replaced(&c)
 	if err != nil {
 		return explain(err, "encoding the census")
 	}
-	_, err = s.control.UpdateOne(ctx, bson.D{d("_id", censusID), d("at", bson.D{d("$not", bson.D{d("$gt", c.At)})})}, set, options.UpdateOne().SetUpsert(true))
+	later := bson.D{d("$gt", c.At), d("$lte", s.Clock.Now().Add(ClockSlack))}
+	_, err = s.control.UpdateOne(ctx, append(bson.D{d("_id", censusID)}, isNot("at", later)...), set, options.UpdateOne().SetUpsert(true))
 	if IsDuplicate(err) {
 		return nil
 	}
@@ -120,21 +145,66 @@ type census struct {
 	s     *Store
 	last  Census
 	until time.Duration // monotonic
+	turns []turn
+	cut   bool // something was not counted because no time was left
 	Census
 }
 
 // TakeCensus counts. last is the census before.
 func (s *Store) TakeCensus(ctx context.Context, last Census) (Census, error) {
 	began := s.local.Monotonic()
-	c := census{s: s, last: last, until: began + censusTime, Census: Census{At: s.Clock.Now(), Complete: true}}
+	c := census{s: s, last: last, until: began + censusTime, Census: Census{At: s.Clock.Now(), Complete: true, Round: last.Round + 1}}
 	// There may be many types and scenes: they come last, so that time is left for all else.
-	for _, count := range []func(context.Context) error{c.backlogs, c.planners, c.fleet, c.ofTypes, c.scenes} {
+	for _, count := range []func(context.Context) error{c.backlogs, c.planners, c.fleet, c.ofTypes, c.ofScenes, c.takeTurns} {
 		if err := count(ctx); err != nil {
 			return Census{}, err
 		}
 	}
 	c.Took = s.local.Monotonic() - began
 	return c.Census, nil
+}
+
+// turn is a type or a scene that is to be counted.
+type turn struct {
+	round *int64 // of the last census that had time for it
+	count func(context.Context) error
+}
+
+// takeTurns counts types and scenes while there is time.
+func (c *census) takeTurns(ctx context.Context) error {
+	slices.SortStableFunc(c.turns, func(a, b turn) int { return cmp.Compare(*a.round, *b.round) })
+	for i, t := range c.turns {
+		if c.over() {
+			return nil
+		}
+		if err := t.count(ctx); err != nil {
+			return err
+		}
+		if i > 0 && c.cut { // not all of it was counted: it is the first one of the next census
+			return nil
+		}
+		*t.round = c.Round
+	}
+	return nil
+}
+
+// over says whether there is no time left to count anything. Then the census is not complete.
+func (c *census) over() bool {
+	over := c.s.local.Monotonic() > c.until
+	c.cut = c.cut || over
+	c.Complete = c.Complete && !over
+	return over
+}
+
+// looking bounds a search for names to a quarter of the time that is left: most of it is for counts.
+func (c *census) looking() (over func() bool) {
+	now := c.s.local.Monotonic()
+	until := now + (c.until-now)/4
+	return func() bool {
+		over := c.s.local.Monotonic() > until
+		c.Complete = c.Complete && !over
+		return over
+	}
 }
 
 // count is counted; what takes too long has the number of the last census.
@@ -162,8 +232,7 @@ func (c *census) counted(ctx context.Context, coll *mongo.Collection, index, at 
 // inTime is what an aggregation by that index finds. ok is false if it takes too long; then the census is not
 // complete.
 func inTime[T any](ctx context.Context, c *census, coll *mongo.Collection, index string, pipeline mongo.Pipeline) (found []T, ok bool, err error) {
-	if c.s.local.Monotonic() > c.until {
-		c.Complete = false
+	if c.over() {
 		return nil, false, nil
 	}
 	// The driver sends no time limit with an aggregation, and the server would go on with one that nobody awaits.
@@ -186,7 +255,7 @@ func inTime[T any](ctx context.Context, c *census, coll *mongo.Collection, index
 
 var sinceEver = bson.D{d("$gt", time.UnixMilli(0))}
 
-// ofTypes counts the tasks. Indexes: due, lapse, of.
+// ofTypes has the tasks counted when their types have their turns. Indexes: due, lapse, of.
 func (c *census) ofTypes(ctx context.Context) error {
 	stored, _, err := c.s.Types.List(ctx)
 	if err != nil {
@@ -204,30 +273,42 @@ func (c *census) ofTypes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		t, err := c.ofType(ctx, name, bson.D{d("type", name)})
-		if err != nil {
-			return err
-		}
-		t.Permits = permits[name]
+	c.Types = make([]TypeCensus, len(names), len(names)+1)
+	for i, name := range names {
+		t := c.lastOfType(name)
+		t.Permits, t.MaxRunning = permits[name], 0
 		if i := slices.IndexFunc(stored, func(t *model.TaskType) bool { return t.Code == name }); i >= 0 {
 			t.MaxRunning = stored[i].MaxRunning
 		}
-		c.Types = append(c.Types, t)
+		c.Types[i] = t
+		c.typeInTurn(&c.Types[i], bson.D{d("type", name)})
 	}
-	if all {
-		return nil
+	if !all {
+		c.Types = append(c.Types, c.lastOfType(measure.Other))
+		c.typeInTurn(&c.Types[len(names)], bson.D{d("type", bson.D{d("$nin", append(names, sentinelID))})})
 	}
-	others, err := c.ofType(ctx, measure.Other, bson.D{d("type", bson.D{d("$nin", append(names, sentinelID))})})
-	if others.Due.N+others.Delayed+others.Running > 0 {
-		c.Types = append(c.Types, others)
-	}
-	return err
+	return nil
 }
 
-// names are the types to count, sorted: those of the last census, and new ones while there is room.
+// lastOfType is a type as the last census has it.
+func (c *census) lastOfType(name string) TypeCensus {
+	if i := slices.IndexFunc(c.last.Types, func(t TypeCensus) bool { return t.Type == name }); i >= 0 {
+		t := c.last.Types[i]
+		t.Uncounted = slices.Clone(t.Uncounted)
+		return t
+	}
+	return TypeCensus{Type: name, SeenAt: c.At, Uncounted: []string{CountDue, CountDelayed, CountRunning}}
+}
+
+func (c *census) typeInTurn(t *TypeCensus, filter bson.D) {
+	c.turns = append(c.turns, turn{&t.Round, func(ctx context.Context) error { return c.ofType(ctx, t, filter) }})
+}
+
+// names are the types to count, sorted: those of the last census, and new ones while there is room. If there is no time
+// to look for all types, the next census goes on there.
 // Indexes: due, lapse.
-func (c *census) names(ctx context.Context, stored []*model.TaskType) (names []string, err error) {
+func (c *census) names(ctx context.Context, stored []*model.TaskType) ([]string, error) {
+	var names []string
 	for _, t := range c.last.Types {
 		if t.Type != measure.Other && c.At.Sub(t.SeenAt) < forgetAfter {
 			names = append(names, t.Type)
@@ -238,8 +319,16 @@ func (c *census) names(ctx context.Context, stored []*model.TaskType) (names []s
 			names = append(names, name)
 		}
 	}
-	for _, ix := range []struct{ index, field string }{{IndexDue, "due_at"}, {IndexLapse, "lapse_at"}} {
-		for from := ""; len(names) < measure.Most; {
+	over := c.looking()
+	for _, ix := range []struct {
+		index, field, from string
+		next               *string
+	}{{IndexDue, "due_at", c.last.DueFrom, &c.DueFrom}, {IndexLapse, "lapse_at", c.last.LapseFrom, &c.LapseFrom}} {
+		for from := ix.from; len(names) < measure.Most; {
+			if over() {
+				*ix.next = from
+				break
+			}
 			name, err := c.s.Tasks.nextType(ctx, ix.index, ix.field, from)
 			if err != nil {
 				return nil, err
@@ -283,37 +372,49 @@ func (c *census) alive() bson.D {
 	return bson.D{d("heartbeat_at", bson.D{d("$gt", c.At.Add(-3*HeartbeatInterval))})}
 }
 
-// ofType counts the tasks of a type, or of all others.
-func (c *census) ofType(ctx context.Context, name string, filter bson.D) (t TypeCensus, err error) {
-	last := TypeCensus{SeenAt: c.At}
-	if i := slices.IndexFunc(c.last.Types, func(t TypeCensus) bool { return t.Type == name }); i >= 0 {
-		last = c.last.Types[i]
-	}
-	where := func(field string, is bson.D) bson.D { return append(slices.Clone(filter), d(field, is)) }
-	t.Type, t.SeenAt = name, last.SeenAt
-	if t.Due, err = c.count(ctx, c.s.tasks, IndexDue, "due_at", where("due_at", bson.D{d("$lte", c.At)}), last.Due); err != nil {
-		return t, err
-	}
-	if t.Due.N == MostCounted { // they were not counted in the order of their times
-		oldest, there, err := readOne[Next](ctx, c.s.tasks, "finding the oldest due task", dueOfType(name, c.At),
-			options.FindOne().SetSort(fields("due_at")).SetHint(IndexDue).SetProjection(bson.D{d("_id", 0), d("due_at", 1)}))
+// ofType counts the tasks of a type, or of all others. A number that takes too long to count stays that of the last
+// census.
+func (c *census) ofType(ctx context.Context, t *TypeCensus, filter bson.D) error {
+	delayed, running := Backlog{N: t.Delayed}, Backlog{N: t.Running}
+	for _, n := range []struct {
+		name      string
+		to        *Backlog
+		index, at string
+		is        bson.D
+	}{
+		{CountDue, &t.Due, IndexDue, "due_at", bson.D{d("$lte", c.At)}},
+		{CountDelayed, &delayed, IndexDue, "due_at", bson.D{d("$gt", c.At)}},
+		{CountRunning, &running, IndexLapse, "lapse_at", sinceEver},
+	} {
+		b, ok, err := c.counted(ctx, c.s.tasks, n.index, n.at, append(slices.Clone(filter), d(n.at, n.is)))
 		if err != nil {
-			return t, err
+			return err
 		}
-		if there && oldest.DueAt.Before(t.Due.Oldest) {
-			t.Due.Oldest = oldest.DueAt
+		if !ok {
+			continue
 		}
+		if *n.to = b; n.to == &t.Due && b.N == MostCounted {
+			if err := c.oldestDue(ctx, t); err != nil {
+				return err
+			}
+		}
+		t.Uncounted = slices.DeleteFunc(t.Uncounted, func(name string) bool { return name == n.name })
 	}
-	delayed, err := c.count(ctx, c.s.tasks, IndexDue, "due_at", where("due_at", bson.D{d("$gt", c.At)}), Backlog{N: last.Delayed})
-	if err != nil {
-		return t, err
-	}
-	running, err := c.count(ctx, c.s.tasks, IndexLapse, "lapse_at", where("lapse_at", sinceEver), Backlog{N: last.Running})
 	t.Delayed, t.Running = delayed.N, running.N
 	if t.Due.N+t.Delayed+t.Running > 0 {
 		t.SeenAt = c.At
 	}
-	return t, err
+	return nil
+}
+
+// oldestDue finds the oldest due task of a type that has too many: they were not counted in the order of their times.
+func (c *census) oldestDue(ctx context.Context, t *TypeCensus) error {
+	oldest, there, err := readOne[Next](ctx, c.s.tasks, "finding the oldest due task", dueOfType(t.Type, c.At),
+		options.FindOne().SetSort(fields("due_at")).SetHint(IndexDue).SetProjection(bson.D{d("_id", 0), d("due_at", 1)}))
+	if there && oldest.DueAt.Before(t.Due.Oldest) {
+		t.Due.Oldest = oldest.DueAt
+	}
+	return err
 }
 
 // permitsOf counts the permits that are taken of types as a whole. Index: of.

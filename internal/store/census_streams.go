@@ -20,8 +20,10 @@ type SceneCensus struct {
 	Open      int64     `bson:"open"`
 	Suspended int64     `bson:"suspended"` // a node waits for a person
 	Closed    int64     `bson:"closed"`
-	Backlog   int64     `bson:"backlog"` // nodes that were appended and have not ended; one that is being linked may count twice
-	SeenAt    time.Time `bson:"seen_at"` // when there was a stream the last time
+	Backlog   int64     `bson:"backlog"`             // nodes that were appended and have not ended; one that is being linked may count twice
+	SeenAt    time.Time `bson:"seen_at"`             // when there was a stream the last time
+	Round     int64     `bson:"round"`               // of the last census that had time for it
+	Uncounted bool      `bson:"uncounted,omitempty"` // no census has had the time to count it
 }
 
 func (n *SceneCensus) streams() int64 { return n.Open + n.Suspended + n.Closed }
@@ -41,8 +43,8 @@ func (r idRange) of(field string) bson.E {
 // sceneRange selects the streams of a scene, whose name has no slash.
 func sceneRange(name string) idRange { return idRange{name + "/", name + string(rune('/'+1))} }
 
-// scenes counts the streams and their nodes. Indexes: kind, link.
-func (c *census) scenes(ctx context.Context) error {
+// ofScenes has the streams and their nodes counted when their scenes have their turns. Indexes: kind, link.
+func (c *census) ofScenes(ctx context.Context) error {
 	names, err := c.sceneNames(ctx)
 	if err != nil {
 		return err
@@ -51,30 +53,48 @@ func (c *census) scenes(ctx context.Context) error {
 	if !all { // a scene of that name is counted among the others
 		names = slices.DeleteFunc(names, func(name string) bool { return name == measure.Other })
 	}
+	c.Scenes = make([]SceneCensus, len(names), len(names)+1)
 	others := []idRange{{}} // between those that are named
-	for _, name := range names {
+	for i, name := range names {
 		of, last := sceneRange(name), &others[len(others)-1]
 		last.to = of.from
 		others = append(others, idRange{from: of.to})
-		if err := c.scene(ctx, name, of); err != nil {
-			return err
-		}
+		c.Scenes[i] = c.lastOfScene(name)
+		c.sceneInTurn(&c.Scenes[i], of)
 	}
-	if all {
-		return nil
+	if !all {
+		c.Scenes = append(c.Scenes, c.lastOfScene(measure.Other))
+		c.sceneInTurn(&c.Scenes[len(names)], others...)
 	}
-	return c.scene(ctx, measure.Other, others...)
+	return nil
 }
 
-// sceneNames are the scenes to count, sorted: those of the last census, and new ones while there is room.
-// Index: kind, and no document.
+// lastOfScene is a scene as the last census has it.
+func (c *census) lastOfScene(name string) SceneCensus {
+	if i := slices.IndexFunc(c.last.Scenes, func(n SceneCensus) bool { return n.Scene == name }); i >= 0 {
+		return c.last.Scenes[i]
+	}
+	return SceneCensus{Scene: name, SeenAt: c.At, Uncounted: true}
+}
+
+func (c *census) sceneInTurn(n *SceneCensus, ranges ...idRange) {
+	c.turns = append(c.turns, turn{&n.Round, func(ctx context.Context) error { return c.scene(ctx, n, ranges) }})
+}
+
+// sceneNames are the scenes to count, sorted: those of the last census, and new ones while there is room. If there is
+// no time to look at all streams, the next census goes on there. Index: kind, and no document.
 func (c *census) sceneNames(ctx context.Context) (names []string, err error) {
 	for _, n := range c.last.Scenes {
 		if n.Scene != measure.Other && c.At.Sub(n.SeenAt) < forgetAfter {
 			names = append(names, n.Scene)
 		}
 	}
-	for from := ""; len(names) < measure.Most; {
+	over := c.looking()
+	for from := c.last.ScenesFrom; len(names) < measure.Most; {
+		if over() {
+			c.ScenesFrom = from
+			break
+		}
 		stream, there, err := readOne[named](ctx, c.s.flows, "finding the scenes of streams",
 			bson.D{d("kind", graph.KindStream), idRange{from: from}.of("_id")},
 			options.FindOne().SetSort(fields("kind", "_id")).SetHint(indexKind).SetProjection(fields("_id")))
@@ -95,27 +115,18 @@ func (c *census) sceneNames(ctx context.Context) (names []string, err error) {
 }
 
 // scene counts the streams of a scene, or of all others, which are in those ranges. If that takes too long, the
-// scene has the numbers of the last census.
-func (c *census) scene(ctx context.Context, name string, ranges ...idRange) error {
-	last := SceneCensus{Scene: name, SeenAt: c.At}
-	if i := slices.IndexFunc(c.last.Scenes, func(n SceneCensus) bool { return n.Scene == name }); i >= 0 {
-		last = c.last.Scenes[i]
-	}
-	now := SceneCensus{Scene: name, SeenAt: last.SeenAt}
+// scene keeps the numbers of the last census: all of them are of one time.
+func (c *census) scene(ctx context.Context, n *SceneCensus, ranges []idRange) error {
+	now := SceneCensus{Scene: n.Scene, SeenAt: n.SeenAt, Round: n.Round}
 	for _, r := range ranges {
-		if ok, err := c.streams(ctx, r, &now); err != nil {
+		if ok, err := c.streams(ctx, r, &now); err != nil || !ok {
 			return err
-		} else if !ok {
-			now = last
-			break
 		}
 	}
 	if now.streams() > 0 {
 		now.SeenAt = c.At
 	}
-	if name != measure.Other || now.streams() > 0 {
-		c.Scenes = append(c.Scenes, now)
-	}
+	*n = now
 	return nil
 }
 

@@ -63,8 +63,8 @@ func TestACensusCountsStreamsAndTheirBacklogByScene(t *testing.T) {
 
 	c := counted(t, s.Store, store.Census{})
 	require.Equal(t, []store.SceneCensus{
-		{Scene: "bus", Open: 2, Suspended: 1, Closed: 2, Backlog: 3 + 3 + 2 + 1 + 1, SeenAt: c.At},
-		{Scene: "bus-stop", Open: 1, Backlog: 2, SeenAt: c.At},
+		{Scene: "bus", Open: 2, Suspended: 1, Closed: 2, Backlog: 3 + 3 + 2 + 1 + 1, SeenAt: c.At, Round: 1},
+		{Scene: "bus-stop", Open: 1, Backlog: 2, SeenAt: c.At, Round: 1},
 	}, c.Scenes)
 	require.NoError(t, s.KeepCensus(t.Context(), c))
 	kept, err := s.ReadCensus(t.Context())
@@ -80,16 +80,16 @@ func TestScenesKeepTheirPlaceAndTheRestIsOther(t *testing.T) {
 	now := s.Clock.Now()
 	c := counted(t, s.Store, store.Census{Scenes: []store.SceneCensus{{Scene: "gone", SeenAt: now.Add(-time.Hour)}, {Scene: "long gone", SeenAt: now.Add(-48 * time.Hour)}}})
 	require.Len(t, c.Scenes, measure.Most+1)
-	require.Equal(t, store.SceneCensus{Scene: "gone", SeenAt: now.Add(-time.Hour)}, c.Scenes[0])
+	require.Equal(t, store.SceneCensus{Scene: "gone", SeenAt: now.Add(-time.Hour), Round: c.Round}, c.Scenes[0])
 	require.Equal(t, "s098", c.Scenes[measure.Most-1].Scene)
-	require.Equal(t, store.SceneCensus{Scene: measure.Other, Open: 21, Backlog: 42, SeenAt: c.At}, c.Scenes[measure.Most])
+	require.Equal(t, store.SceneCensus{Scene: measure.Other, Open: 21, Backlog: 42, SeenAt: c.At, Round: c.Round}, c.Scenes[measure.Most])
 	s.stream("aaa", "g", suspended, 0)
 	s.stream("s050~", "g", closed, 0) // between two that are named
 	again := counted(t, s.Store, c)
 	for i, scene := range again.Scenes {
 		require.Equal(t, c.Scenes[i].Scene, scene.Scene)
 	}
-	require.Equal(t, store.SceneCensus{Scene: measure.Other, Open: 21, Suspended: 1, Closed: 1, Backlog: 42, SeenAt: again.At}, again.Scenes[measure.Most])
+	require.Equal(t, store.SceneCensus{Scene: measure.Other, Open: 21, Suspended: 1, Closed: 1, Backlog: 42, SeenAt: again.At, Round: again.Round}, again.Scenes[measure.Most])
 }
 
 func TestScenesThatTakeTooLongHaveTheNumbersOfTheCensusBefore(t *testing.T) {

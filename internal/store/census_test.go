@@ -1,12 +1,16 @@
 package store_test
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -160,6 +164,88 @@ func TestACountThatTakesTooLongHasTheNumberOfTheCensusBefore(t *testing.T) {
 			require.Zero(t, third.Outbox)
 		})
 	}
+}
+
+// distant is a store for which each question takes so long by its clock.
+func distant(t *testing.T, question time.Duration) (*store.Store, *testdb.Clock) {
+	t.Helper()
+	c := testdb.NewClock()
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName == "aggregate" || e.CommandName == "find" {
+				c.Move(question)
+			}
+		},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	s, err := store.Open(store.Config{Database: client.Database(testdb.New(t).Name()), Clock: c})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(t.Context()))
+	require.NoError(t, s.ReadClock(t.Context()))
+	return s, c
+}
+
+// rounds takes one census after the other until it is as it should be, and no more than so many.
+func rounds(t *testing.T, s *store.Store, clock *testdb.Clock, most int, good func(store.Census) bool) {
+	t.Helper()
+	for range most {
+		last, err := s.ReadCensus(t.Context()) // as any process does
+		require.NoError(t, err)
+		began := clock.Now()
+		c, err := s.TakeCensus(t.Context(), last)
+		require.NoError(t, err)
+		require.Less(t, clock.Now().Sub(began), 8*time.Second, "a scrape gives up")
+		require.NoError(t, s.KeepCensus(t.Context(), c))
+		if good(c) {
+			return
+		}
+		require.False(t, c.Complete)
+	}
+	require.Fail(t, "something is never counted")
+}
+
+func TestACensusThatHasTooLittleTimeGoesOnWhereTheLastOneEnded(t *testing.T) {
+	const types, scenes = 30, 10
+	s, clock := distant(t, 150*time.Millisecond)
+	streams := streamFleet{t, s}
+	more := func(key string) {
+		for i := range types {
+			send(t, s, fmt.Sprintf("t%02d", i), key, s.Clock.Now().Add(-time.Second))
+		}
+		for i := range scenes {
+			streams.stream(fmt.Sprint("s", i), key, nil, 0)
+		}
+	}
+	more("a")
+	counted := func(c store.Census, n int64) bool {
+		all := len(c.Types) == types && len(c.Scenes) == scenes
+		for _, typ := range c.Types {
+			require.True(t, len(typ.Uncounted) > 0 || typ.Due.N > 0, "%s is not counted, and has no task", typ.Type)
+			all = all && len(typ.Uncounted) == 0 && typ.Due.N == n
+		}
+		for _, scene := range c.Scenes {
+			require.True(t, scene.Uncounted || scene.Open > 0, "%s is not counted, and has no stream", scene.Scene)
+			all = all && !scene.Uncounted && scene.Open == n
+		}
+		return all
+	}
+	rounds(t, s, clock, 40, func(c store.Census) bool { return counted(c, 1) })
+	more("b")
+	rounds(t, s, clock, 40, func(c store.Census) bool { return counted(c, 2) })
+}
+
+func TestATypeWhoseTasksTakeTooLongToCountDelaysNoOtherForEver(t *testing.T) {
+	a := newAnswered(t)
+	require.NoError(t, a.Ready(t.Context()))
+	require.NoError(t, a.ReadClock(t.Context()))
+	send(t, a.Store, "slow", "k", a.Clock.Now().Add(-time.Second))
+	name := "type\x00" + string(binary.LittleEndian.AppendUint32(nil, 5)) + "slow\x00"
+	a.proxy.Set(proxy.Rule{Command: "aggregate", Contains: name, Times: -1, Do: proxy.Refuse, Code: 50})
+	first, err := a.TakeCensus(t.Context(), store.Census{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"due", "delayed", "running"}, first.Types[0].Uncounted)
+	require.Equal(t, first.Round, first.Types[0].Round, "it had its turn")
 }
 
 func TestATypeAndASceneNamedAsTheRestAreCountedWithIt(t *testing.T) {

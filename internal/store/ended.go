@@ -16,20 +16,23 @@ import (
 const EndedTime = 2 * time.Second
 
 // Ended reads tasks that ended in (since, until], the last first, at most limit of them: those that stay for
-// that long. more says that there are others, which ended before. Of each task it reads only what tells
-// when and how it ended.
+// that long. more says that there may be others, which ended before from; a zero from says that it got nowhere. Of each
+// task it reads only what tells when and how it ended.
 //
 // No index has the time of the end. But a task moves to the history at its end plus its retention, so those
 // that ended within a time lie together in the index of that, retention by retention. Index: archive.
-func (s *Tasks) Ended(ctx context.Context, since, until time.Time, retention time.Duration, limit int) (tasks []*model.Task, more bool, err error) {
+func (s *Tasks) Ended(ctx context.Context, since, until time.Time, retention time.Duration, limit int) (tasks []*model.Task, from time.Time, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, EndedTime)
 	defer cancel()
 	var read codec.TaskReader
 	err = readEach(ctx, s.tasks, "reading tasks that ended lately", bson.D{d("archive_at", bson.D{d("$gt", since.Add(retention)), d("$lte", until.Add(retention))})},
 		options.Find().SetHint(IndexArchive).SetSort(bson.D{d("archive_at", -1)}).SetLimit(int64(limit)).SetProjection(fields(
-			"type", "tenant", "status", "created_at", "start_time", "finished_at", "worker_states.claimed_at", "worker_states.success_time", "worker_states.fail_time", "worker_states.unstarted")),
+			"type", "tenant", "status", "created_at", "start_time", "finished_at", "archive_at", "worker_states.claimed_at", "worker_states.success_time", "worker_states.fail_time", "worker_states.unstarted")),
 		func(doc bson.Raw) bool {
 			limit--
+			if at, ok := doc.Lookup("archive_at").TimeOK(); ok {
+				from = at.Add(-retention)
+			}
 			// One that ended at another time has a retention of its own.
 			if t, err := read.Read(doc); err == nil && t.FinishedAt.After(since) && !t.FinishedAt.After(until) {
 				tasks = append(tasks, t)
@@ -37,9 +40,9 @@ func (s *Tasks) Ended(ctx context.Context, since, until time.Time, retention tim
 			return true
 		})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return tasks, true, nil
+		return tasks, from, true, nil
 	}
-	return tasks, limit <= 0, err
+	return tasks, from, limit <= 0, err
 }
 
 // Tally counts the tasks of a tenant, and of a type if one is named, by type and status: those that come first by

@@ -97,8 +97,8 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 
 var errNoLife = errors.New("reading a task for the history: its _id is not a text, or generation or rev is missing or not an integer")
 
-// keepLife copies a life to the history before a new one begins. A copy that is
-// there already changes only when it was made of an earlier state of the same life (see
+// keepLife copies a life to the history before a new one begins. Of a copy that is
+// there already the content changes only when it was made of an earlier state of the same life (see
 // history_archive.go). It may be part of the caller's transaction, in which a duplicate
 // key would be the end, so it does not provoke one. Index: _id.
 func (s *History) keepLife(ctx context.Context, t *model.Task) error {
@@ -130,6 +130,10 @@ func (s *History) keepLife(ctx context.Context, t *model.Task) error {
 	case res.UpsertedCount > 0:
 		return nil
 	}
+	same, anew := keptAnew(l)
+	if res, err := s.history.UpdateOne(ctx, same, anew); err != nil || res.MatchedCount > 0 {
+		return explain(err, "copying task "+t.ID+" to the history")
+	}
 	// An archiver may take the earlier copy back at this moment, but not within a transaction, which would fail then. An
 	// upsert finds the place taken if the copy is as new.
 	_, err = s.history.ReplaceOne(ctx, olderCopy(l), l.copied, options.Replace().SetUpsert(!InTransaction(ctx)))
@@ -137,6 +141,17 @@ func (s *History) keepLife(ctx context.Context, t *model.Task) error {
 		return nil
 	}
 	return explain(err, "copying task "+t.ID+" to the history")
+}
+
+// keptAnew is for a copy of the life as it is, of somebody who died before the life was over, with the times of this copy.
+// It leaves everything else: if the life is over all the same, its copy may have changed without a new rev.
+func keptAnew(l *life) (filter, update bson.D) {
+	same := bson.D{d("_id", l.id()), d("rev", l.rev)}
+	times := bson.D{d("archived_at", l.copied.Lookup("archived_at"))}
+	if until := l.copied.Lookup("delete_at"); until.Type != 0 {
+		return append(same, d("delete_at", bson.D{d("$lt", until)})), bson.D{d("$set", append(times, d("delete_at", until)))}
+	}
+	return append(same, d("delete_at", exists)), bson.D{d("$set", times), d("$unset", bson.D{d("delete_at", "")})}
 }
 
 // olderCopy matches a copy of the life that was made before its last change.

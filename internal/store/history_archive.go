@@ -27,7 +27,8 @@ import (
 //     matches nothing, and our copy is premature: it says Completed of a task that is
 //     Success. We take it back (tidy), by its rev, because by then somebody may have made
 //     the right one. Where we die before that, the next copy of the life replaces it: a
-//     copy of a higher rev always does, one of a lower or an equal never. Until then nobody
+//     copy of a higher rev always does, one of a lower or an equal never. One of an equal rev
+//     only has it kept for longer. Until then nobody
 //     sees it: where a life is among the tasks, readers drop its copy.
 //   - An outbox entry is removed. That does not raise the rev and concerns neither us, who
 //     leave tasks with an outbox alone, nor the copy of a new life's beginner, whose
@@ -200,7 +201,7 @@ func (s *History) putOff(ctx context.Context, docs []bson.Raw, now time.Time) (d
 }
 
 // copyLives copies lives to the history. A copy that is there stays unless it was made of
-// an earlier rev. Where somebody's transaction holds the place of one, which happens only
+// an earlier rev, but is kept as long as a new one. Where somebody's transaction holds the place of one, which happens only
 // to who begins a new life in a transaction, the batch is tried again later. A life whose copy
 // the server refuses, because it would become too large, say, keeps no other from the history.
 // Index: _id of the history.
@@ -216,7 +217,8 @@ func (s *History) copyLives(ctx context.Context, lives []*life) (copied []*life,
 		return nil, nil, err
 	}
 	refused = map[*life]error{}
-	// Between the two commands the earlier copy may be taken back, so the replacement is made where there is none. The
+	// A copy that is as new is kept for longer first: then it does not expire before it counts.
+	// Between the commands the earlier copy may be taken back, so the replacement is made where there is none. The
 	// place of one that is as new is taken. Once more, for an earlier one that came at the same moment.
 	for again, tries := lives, 2; ; {
 		var there []*life
@@ -232,6 +234,16 @@ func (s *History) copyLives(ctx context.Context, lives []*life) (copied []*life,
 			break
 		}
 		tries--
+		anew := collect(again, func(l *life) bson.D {
+			same, anew := keptAnew(l)
+			return bson.D{d("q", same), d("u", anew)}
+		})
+		if failed, err = s.writeCopies(limited, "update", "updates", anew); err != nil {
+			return nil, nil, err
+		}
+		for i, why := range failed {
+			refused[again[i]] = why
+		}
 		replace := collect(again, func(l *life) bson.D { return bson.D{d("q", olderCopy(l)), d("u", l.copied), d("upsert", true)} })
 		if failed, err = s.writeCopies(limited, "update", "updates", replace); err != nil {
 			return nil, nil, err

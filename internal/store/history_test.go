@@ -323,13 +323,56 @@ func TestACopyThatADeadArchiverLeftIsReplacedByTheRightOne(t *testing.T) {
 	}
 }
 
+// A process may die between the copy of a life and what ends it: the copy is old when the life moves at last.
+func TestALifeStaysFromItsEndOnWhoeverHasCopiedItBefore(t *testing.T) {
+	for name, move := range map[string]func(*past){
+		"by the archiver":            func(p *past) { require.Equal(t, 1, p.archive().Moved) },
+		"by who begins another life": func(p *past) { p.again("k") },
+	} {
+		for _, keep := range []time.Duration{DefaultHistory, 0} {
+			p := newPast(t)
+			task := p.ended("k", 8*day, model.Options{}, success(t, 1))
+			p.copyAll(p.read())
+			p.Clock.Skip(6 * day)
+			require.NoError(t, p.History.SetRetention(t.Context(), keep))
+			before := p.Clock.Now().Truncate(time.Millisecond)
+			move(p)
+			require.Equal(t, wanted(task), p.kept())
+			raw, err := p.History.LifeRaw(t.Context(), task.ID, task.Generation)
+			require.NoError(t, err)
+			archived := raw.Lookup("archived_at").Time()
+			require.False(t, archived.Before(before), name)
+			if keep == 0 {
+				require.Zero(t, raw.Lookup("delete_at").Type, name)
+			} else {
+				require.Equal(t, archived.Add(keep), raw.Lookup("delete_at").Time(), name)
+			}
+		}
+	}
+}
+
+// Its callback was delivered in the history, which raises no rev.
+func TestALateArchiverDoesNotUndoWhatHappenedInTheHistory(t *testing.T) {
+	p := newPast(t)
+	task := p.undelivered("k")
+	late, err := newLife(p.read()[0].task, p.Clock.Now().Add(day), DefaultHistory) // his clock is ahead
+	require.NoError(t, err)
+	require.Equal(t, 1, p.archive().Moved)
+	held, err := p.History.DeliveredLives(t.Context(), []LifeOf{{task.ID, task.Generation}})
+	require.NoError(t, err)
+	require.Empty(t, held)
+	p.copyAll([]*life{late})
+	task.Status = model.StatusSuccess
+	require.Equal(t, wanted(task), p.kept())
+}
+
 func TestACopyThatIsTakenBackWhileItIsReplacedIsMadeAnew(t *testing.T) {
 	for name, c := range map[string]struct {
 		move func(*past)
 		skip int // updates of the history before the one that replaces
 	}{
-		"by the next archiver":       {func(p *past) { p.archive() }, 0},
-		"by who begins another life": {func(p *past) { p.again("k") }, 1},
+		"by the next archiver":       {func(p *past) { p.archive() }, 1},
+		"by who begins another life": {func(p *past) { p.again("k") }, 2},
 	} {
 		proxied := testdb.BehindPatient(t)
 		p := pastIn(t, testdb.Through(t, proxied))

@@ -162,9 +162,9 @@ func dueOfType(typ string, now time.Time) bson.D {
 }
 
 // LapsedBefore finds some tasks whose lease lapsed before the given time, the longest
-// lapsed first. Index: lapse, of which it reads all keys: one for each open execution.
+// lapsed first: their ids and the times. Index: lapse, of which it reads all keys: one for each open execution.
 func (s *Tasks) LapsedBefore(ctx context.Context, at time.Time, limit int) ([]*model.Task, error) {
-	return s.find(ctx, fmt.Sprintf("finding leases that lapsed before %s", at.UTC().Format(clock.Format)),
+	return s.findReadable(ctx, fmt.Sprintf("finding leases that lapsed before %s", at.UTC().Format(clock.Format)),
 		bson.D{d("lapse_at", bson.D{d("$lte", at)}), present},
-		options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)))
+		options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)).SetProjection(fields("lapse_at")), nil)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -118,29 +117,6 @@ func (s *Tasks) due(ctx context.Context, filter, sort bson.D, q DueQuery) ([]*mo
 		learn = nil
 	}
 	return s.findReadable(For(ctx, Finding), "finding due tasks", filter, o, learn)
-}
-
-func (s *Tasks) find(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Task, error) {
-	return find(ctx, s.tasks, doing, filter, o)
-}
-
-func find(ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Task, error) {
-	var read codec.TaskReader
-	var out []*model.Task
-	var unread error
-	err := readEach(ctx, coll, doing, filter, o, func(doc bson.Raw) bool {
-		var t *model.Task
-		t, unread = read.Read(doc)
-		out = append(out, t)
-		return unread == nil
-	})
-	if unread != nil {
-		err = explain(unread, doing)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }
 
 // NextType is the first type, in their order, from the given name on that has tasks due at
@@ -271,7 +247,7 @@ func (s *Tasks) forRules(ctx context.Context, ids []string, durable bool) (map[s
 }
 
 // States is [Tasks.ByIDs] for callers that need only the executions, the options and the status:
-// what may be large is left out. The tasks are not to be written. Index: _id.
+// what may be large is left out. The tasks are not to be written; see forState for the exception. Index: _id.
 func (s *Tasks) States(ctx context.Context, ids []string) (map[string]*model.Task, error) {
 	return s.byIDs(ctx, s.tasks, "reading the states of tasks", ids, options.Find().SetProjection(forState))
 }

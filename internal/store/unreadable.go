@@ -98,7 +98,7 @@ func (s *core) readable(ctx context.Context, coll *mongo.Collection, doing strin
 // it could not read.
 const unreadTries = 3
 
-// findReadable finds tasks as [Tasks.find] does, and others in the place of those that this
+// findReadable finds tasks, and others in the place of those that this
 // release cannot read: a few of them at the head of a queue keep nobody from the rest. It
 // finds no more than a batch has room for; learn, if not nil, hears of the sizes.
 func (s *core) findReadable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder, learn *sizes) ([]*model.Task, error) {

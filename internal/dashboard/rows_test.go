@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/dashboard"
 	"github.com/mscheduler/mscheduler/server"
 )
@@ -228,5 +229,16 @@ func TestATaskLinksToItsTrace(t *testing.T) {
 	require.Contains(t, shown("", parent), `<dd class="mono">`+id+`</dd>`)
 	for _, broken := range []string{"", "00-0-0-01", "00-" + strings.Repeat("/", 32) + "-b7ad6b7169203331-01"} {
 		require.NotContains(t, shown("https://jaeger.example.org/trace/{trace_id}", broken), "Trace</dt>", broken)
+	}
+}
+
+func TestTheAuditIsFilteredByEveryKindOfThing(t *testing.T) {
+	w := newWorld(t)
+	_, text := w.page("/audit")
+	for _, kind := range audit.Kinds {
+		require.Contains(t, text, "<option>"+kind+"</option>")
+		status, chosen := w.page("/audit?kind=" + kind)
+		require.Equal(t, http.StatusOK, status, kind)
+		require.Contains(t, chosen, "<option selected>"+kind+"</option>")
 	}
 }

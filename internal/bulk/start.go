@@ -12,6 +12,8 @@ import (
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -101,9 +103,16 @@ func (b *Jobs) check(ctx context.Context, j *Job) (checked, error) {
 	return j.check(now.Add(time.Millisecond))
 }
 
-// Start starts a job. The same key starts it once; "" = a key of its own. The job goes over tasks that
-// were created before its start.
+// ErrOtherJob is the error of a start whose key has started another job.
+var ErrOtherJob = errors.New("another job has this key")
+
+// Start starts a job. The same key starts it once, and is for no other job: [ErrOtherJob]; "" = a key of its own. The job
+// goes over tasks that were created before its start.
 func (b *Jobs) Start(ctx context.Context, j *Job, key, creator string) (*JobState, error) {
+	request, err := json.Marshal(j)
+	if err != nil {
+		return nil, fmt.Errorf("starting a job: %w", err)
+	}
 	if _, err := b.check(ctx, j); err != nil {
 		return nil, err
 	}
@@ -125,7 +134,70 @@ func (b *Jobs) Start(ctx context.Context, j *Job, key, creator string) (*JobStat
 	if err != nil {
 		return nil, err
 	}
+	if !sent.Created && !startedBy(request, t) {
+		return nil, ErrOtherJob
+	}
 	return viewOf(t)
+}
+
+// startedBy says whether a request would have stored the task of a job as it is. The task has the times that the durations
+// of its own request stood for at its start.
+func startedBy(request []byte, t *model.Task) bool {
+	stored, err := form.ReadJSON[Job]("args", 1, codec.ValueJSON(t.Args), "a job")
+	if err != nil || stored.Form.Filter == nil {
+		return false
+	}
+	asked := func() *Job {
+		doc, _ := form.ReadJSON[Job]("body", 1, request, "a job") // it was written from one
+		return doc.Form
+	}
+	for _, start := range starts(asked(), stored.Form, t.CreatedAt) {
+		j := asked()
+		if _, err := j.check(start); err != nil {
+			continue
+		}
+		text, err := json.Marshal(j)
+		if err != nil {
+			return false
+		}
+		if args, err := codec.EncodeJSON("args", text, input.MaxArgsBytes); err == nil && args.Equal(t.Args) {
+			return true
+		}
+	}
+	return false
+}
+
+// startTime is how long a start takes at most, from its check on until its task is created.
+const startTime = 2 * time.Minute
+
+// starts are the times at which a stored job may have been checked, if it is the one that is asked for: each of its times
+// says so.
+func starts(asked, stored *Job, created time.Time) []time.Time {
+	out := []time.Time{created}
+	add := func(asked, stored *form.Time) {
+		if stored == nil {
+			return
+		}
+		at, err := form.ParseTime(string(*stored), time.UTC, time.Time{})
+		if err != nil {
+			return
+		}
+		if asked != nil {
+			if d, err := form.ParseDuration(string(*asked)); err == nil {
+				at = at.Add(-d)
+			}
+		}
+		if at.Sub(created).Abs() < startTime {
+			out = append(out, at)
+		}
+	}
+	add(asked.Filter.CreatedBefore, stored.Filter.CreatedBefore)
+	add(asked.Filter.CreatedAfter, stored.Filter.CreatedAfter)
+	if asked.Change != nil && stored.Change != nil {
+		add(asked.Change.StartTime, stored.Change.StartTime)
+		add(asked.Change.Options.ExpiresAt, stored.Change.Options.ExpiresAt)
+	}
+	return out
 }
 
 // OfAllTenants says whether a stored task is a job that goes over the tasks of all tenants: it belongs to none, and

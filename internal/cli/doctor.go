@@ -10,8 +10,9 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 )
 
-const doctorHelp = `Check the deployment: the connection, the server, the user's privileges, the schema, the
-clocks, the workers, flows and plans without an engine, and tasks that wait too long.
+const doctorHelp = `Check the deployment: the connection, the server, the user's privileges, the schema,
+sharding, the clocks, pauses, the workers, worker ids that several processes use, callbacks,
+rules, flows and plans without an engine, tasks that wait too long and lapsed leases.
 
 Each line is ok, warn or fail; warn and fail suggest a repair. The exit code is 1 if a line
 is fail, and 4 if the database does not answer. To test the user's privileges, the command

@@ -10,8 +10,9 @@ import (
 
 var accessRoutes = routes{"/events": (*visit).events, "/audit": (*visit).audit, "/access": (*visit).access, "/system": (*visit).system}
 
-// auditKinds are the kinds of things that the audit is about.
-var auditKinds = []string{"task", "type", "periodic", "plan", "flow", "stream", "run", "bulk", "pauses", "token"}
+// auditKinds are the kinds of things that the audit is about: audit.Kinds, which a client of the API does not import. A test
+// compares them.
+var auditKinds = []string{"task", "type", "periodic", "plan", "flow", "stream", "run", "bulk", "worker", "pauses", "token"}
 
 // events is the page whose script listens to the API's stream: the server does nothing but make its address.
 func (v *visit) events() error {

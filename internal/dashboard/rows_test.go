@@ -1,6 +1,8 @@
 package dashboard_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -10,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/dashboard"
+	"github.com/mscheduler/mscheduler/server"
 )
 
 // answers is an API that says the same each time, by path, or by path and query.
@@ -86,6 +90,35 @@ func TestAnotherPlanBeginsAsThisOneIs(t *testing.T) {
 		status, _ = w.page("/plans/new?like=" + nobody)
 		require.Equal(t, http.StatusNotFound, status)
 	}
+}
+
+// A secret that is not shown is not published either: the person gives it again.
+func TestAnotherPlanAsksForTheSecretsOfThisOne(t *testing.T) {
+	w := newWorld(t, func(c *server.Config) { c.SecretKey = strings.Repeat("ab", 32) })
+	signed := func(path string) map[string]any {
+		return map[string]any{
+			"success":  map[string]any{"url": "https://example.org/" + path + "?token=hush"},
+			"security": map[string]any{"type": "aksk", "ak": path, "sk": "hush"},
+		}
+	}
+	plan := map[string]any{
+		"plan_id": "told", "station": "report", "plan_type": "none", "messages": []any{1}, "callback": signed("plan"), "options": map[string]any{"callback": signed("steps")},
+	}
+	w.call(http.MethodPost, "/plans", plan)
+	_, text := w.page("/plans/new?like=-/told")
+	require.NotContains(t, text, "hush")
+	require.NotContains(t, text, "mss1.")
+	for _, line := range []string{"ak: plan", "ak: steps", "https://example.org/plan?token=***", "https://example.org/steps?token=***"} {
+		require.Contains(t, text, line)
+	}
+	shown := w.call(http.MethodGet, "/plans/-/told", nil)
+	plan["plan_id"], plan["callback"], plan["options"] = "again", shown["callback"], map[string]any{"callback": signed("steps")}
+	body, err := json.Marshal(plan)
+	require.NoError(t, err)
+	status, refused := w.raw(http.MethodPost, "/api/v1/plans", string(body))
+	require.Equal(t, http.StatusUnprocessableEntity, status)
+	require.Contains(t, fmt.Sprint(refused), "body.callback.security.keys[0].sk")
+	require.Contains(t, fmt.Sprint(refused), "body.callback.success.url")
 }
 
 // A viewer of one tenant, or of several, finds things of it by the beginning of their names without naming it.
@@ -196,5 +229,16 @@ func TestATaskLinksToItsTrace(t *testing.T) {
 	require.Contains(t, shown("", parent), `<dd class="mono">`+id+`</dd>`)
 	for _, broken := range []string{"", "00-0-0-01", "00-" + strings.Repeat("/", 32) + "-b7ad6b7169203331-01"} {
 		require.NotContains(t, shown("https://jaeger.example.org/trace/{trace_id}", broken), "Trace</dt>", broken)
+	}
+}
+
+func TestTheAuditIsFilteredByEveryKindOfThing(t *testing.T) {
+	w := newWorld(t)
+	_, text := w.page("/audit")
+	for _, kind := range audit.Kinds {
+		require.Contains(t, text, "<option>"+kind+"</option>")
+		status, chosen := w.page("/audit?kind=" + kind)
+		require.Equal(t, http.StatusOK, status, kind)
+		require.Contains(t, chosen, "<option selected>"+kind+"</option>")
 	}
 }

@@ -40,11 +40,11 @@ func Read[T any](file string, data []byte, thing, things string) ([]Doc[T], erro
 
 // ReadJSON reads one JSON object, which begins at a line of a file; see [Read].
 func ReadJSON[T any](file string, line int, data []byte, thing string) (Doc[T], error) {
-	root, err := parseJSON(data, line)
+	root, text, err := parseJSON(data, line, reflect.TypeFor[T]())
 	if err != nil {
 		return Doc[T]{}, inFile(file, err)
 	}
-	b := &binder{file: file, thing: thing}
+	b := &binder{file: file, thing: thing, text: text}
 	doc := bindDoc[T](b, root)
 	return doc, errors.Join(b.mistakes...)
 }
@@ -58,7 +58,7 @@ func inFile(file string, err error) error {
 }
 
 func bindDoc[T any](b *binder, n *node) Doc[T] {
-	doc := Doc[T]{new(T), b.file, n}
+	doc := Doc[T]{new(T), b.file, n, b.text}
 	b.bind(reflect.ValueOf(doc.Form).Elem(), n, "", field{})
 	return doc
 }
@@ -67,11 +67,24 @@ func bindDoc[T any](b *binder, n *node) Doc[T] {
 type binder struct {
 	file, thing string
 	units       bool // a duration may be a number, of the unit of its field
+	text        *jsonText
 	mistakes    []error
 }
 
+// maxMistakes bounds the errors about one file or one body.
+const maxMistakes = 100
+
 func (b *binder) fail(at place, path, format string, args ...any) {
-	b.mistakes = append(b.mistakes, &FieldError{File: b.file, place: at, Field: path, Reason: fmt.Sprintf(format, args...)})
+	switch m := (&FieldError{File: b.file, Field: path}); {
+	case len(b.mistakes) > maxMistakes:
+		return
+	case len(b.mistakes) == maxMistakes:
+		m.place, m.Reason = b.text.place(at), "is wrong, too; more mistakes are not listed"
+		b.mistakes = append(b.mistakes, m)
+	default:
+		m.place, m.Reason = b.text.place(at), fmt.Sprintf(format, args...)
+		b.mistakes = append(b.mistakes, m)
+	}
 }
 
 // reader is a form that reads its value itself, whatever its kind.

@@ -35,11 +35,13 @@ type Doc[T any] struct {
 	Form *T
 	file string
 	root *node
+	text *jsonText // nil of YAML
 }
 
 // Where is the place of the document: file:line:column.
 func (d Doc[T]) Where() string {
-	return fmt.Sprintf("%s:%d:%d", d.file, d.root.line, d.root.column)
+	at := d.text.place(d.root.place)
+	return fmt.Sprintf("%s:%d:%d", d.file, at.line, at.column)
 }
 
 // Locate gives each error about a field its place in the file, and sorts them by that. Fields of options may be named
@@ -69,12 +71,12 @@ func (d Doc[T]) placeOf(path string) place {
 	for {
 		for _, p := range []string{path, "options." + path} {
 			if n := d.root.at(p); n != nil && path != "" {
-				return n.place
+				return d.text.place(n.place)
 			}
 		}
 		end := strings.LastIndexAny(path, ".[")
 		if end < 0 {
-			return d.root.place
+			return d.text.place(d.root.place)
 		}
 		path = path[:end]
 	}

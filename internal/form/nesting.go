@@ -1,14 +1,22 @@
 package form
 
-import "github.com/goccy/go-yaml/token"
+import (
+	"fmt"
+
+	"github.com/goccy/go-yaml/token"
+)
 
 // nesting counts how deeply the tokens of a YAML file are nested, at most a few levels too many. The parser has no bound
 // of its own, and needs memory by the square of the depth.
 type nesting struct {
-	columns  []int // of the tokens in whose blocks it is, outside of brackets
+	blocks   []block // of the tokens in whose blocks it is, outside of brackets
 	brackets []bracket
 	within   int // the sum of what nests in the brackets
+	names    int // of the block with the most
 }
+
+// block is what begins at a column.
+type block struct{ column, names int }
 
 // bracket is an open bracket since its last comma.
 type bracket struct {
@@ -25,6 +33,29 @@ func tooDeep(tokens token.Tokens) *token.Token {
 		}
 	}
 	return nil
+}
+
+// maxNames bounds the names of a block. For each, the parser copies those before it.
+const maxNames = 2000
+
+// tooWide is where the one document of a text would take the parser much time, and why; nil for nowhere. A third document
+// is enough to say that there is more than one.
+func tooWide(tokens token.Tokens) (at *token.Token, why string) {
+	var n nesting
+	separators := 0
+	for _, t := range tokens {
+		n.at(t)
+		if t.Type == token.DocumentHeaderType || t.Type == token.DocumentEndType {
+			separators++
+		}
+		switch {
+		case separators > 2:
+			return t, "another document begins here; want one"
+		case n.names > maxNames:
+			return t, fmt.Sprintf("a block has more than %d names; write them between { and }", maxNames)
+		}
+	}
+	return nil, ""
 }
 
 // at is the depth at the next token.
@@ -48,21 +79,28 @@ func (n *nesting) at(t *token.Token) int {
 		*n = nesting{}
 	default:
 		if last < 0 {
-			n.below(placeOf(t).column)
+			n.below(t)
 		} else if n.brackets[last].nestsIn(t.Type) {
 			n.brackets[last].nests++
 			n.within++
 		}
 	}
-	return len(n.columns) + len(n.brackets) + n.within
+	return len(n.blocks) + len(n.brackets) + n.within
 }
 
 // below counts a token outside of brackets: what stands to the right of something may be in it.
-func (n *nesting) below(column int) {
-	for len(n.columns) > 0 && n.columns[len(n.columns)-1] >= column {
-		n.columns = n.columns[:len(n.columns)-1]
+func (n *nesting) below(t *token.Token) {
+	column := placeOf(t).column
+	for len(n.blocks) > 0 && n.blocks[len(n.blocks)-1].column > column {
+		n.blocks = n.blocks[:len(n.blocks)-1]
 	}
-	n.columns = append(n.columns, column)
+	if last := len(n.blocks) - 1; last >= 0 && t.Type == token.MappingValueType { // of the name there
+		n.blocks[last].names++
+		n.names = max(n.names, n.blocks[last].names)
+	}
+	if last := len(n.blocks) - 1; last < 0 || n.blocks[last].column < column {
+		n.blocks = append(n.blocks, block{column: column})
+	}
 }
 
 func (b *bracket) nestsIn(t token.Type) bool {

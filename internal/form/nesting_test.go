@@ -8,14 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func numbered(count int, name string) string {
+	var b strings.Builder
+	for i := range count {
+		fmt.Fprintf(&b, name, i)
+	}
+	return b.String()
+}
+
 // The parser has no bounds: what is nested in a text of 200 kB would take 15 GB, and what is merged a hundred times more
-// than is written.
+// than is written. A text of 1 MB would take minutes if it had one name in each line, or one document.
 func TestASmallTextThatWouldNeedMuchMemoryIsRefusedBeforeItIsRead(t *testing.T) {
 	const n = 100_000
-	var members strings.Builder
-	for i := range 500 {
-		fmt.Fprintf(&members, "k%d: 0, ", i)
-	}
 	for name, text := range map[string]string{
 		"lists":           strings.Repeat("[", n) + strings.Repeat("]", n),
 		"objects":         strings.Repeat("{a: ", n) + "1" + strings.Repeat("}", n),
@@ -32,12 +36,22 @@ func TestASmallTextThatWouldNeedMuchMemoryIsRefusedBeforeItIsRead(t *testing.T) 
 			}
 			return b.String()
 		}(),
-		"merged": "- &a {" + members.String() + "}\n" + strings.Repeat("- <<: *a\n", n),
+		"merged":       "- &a {" + numbered(500, "k%d: 0, ") + "}\n" + strings.Repeat("- <<: *a\n", n),
+		"lines":        numbered(n, "k%d: 0\n"),
+		"inner lines":  "a:\n" + numbered(n, " - x: 0\n   k%d:\n") + " -\n" + numbered(n, "   \"k%d\": {a: 0}\n"),
+		"marked lines": numbered(n, "? k%d\n: 0\n"),
+		"documents":    strings.Repeat("a: 1\n---\n", n),
+		"ends":         strings.Repeat("a: 1\n...\n", n),
 	} {
 		_, err := JSONOfYAML([]byte(text))
 		want := "nested too deeply"
-		if name == "merged" {
+		switch name {
+		case "merged":
 			want = "merges more than 100000 fields"
+		case "lines", "inner lines", "marked lines":
+			want = "a block has more than 2000 names; write them between { and }"
+		case "documents", "ends":
+			want = "another document begins here; want one"
 		}
 		require.ErrorContains(t, err, want, name)
 	}
@@ -55,7 +69,8 @@ func TestWhatIsNestedAsDeeplyAsAllowedIsRead(t *testing.T) {
 			}
 			return b.String()
 		}(),
-		"wide": "a: [" + strings.Repeat("{a: 1, b: [2, 3]}, ", 5000) + "{}]",
+		"wide":       "a: [" + strings.Repeat("{a: 1, b: [2, 3]}, ", 5000) + "{}]",
+		"many names": strings.Repeat("- a: 1\n  b: 2\n", 5000) + "- {" + numbered(5000, "k%d: 0, ") + "}\n" + "- a\n- " + strings.TrimPrefix(numbered(maxNames, "  k%d: 0\n"), "  "),
 	} {
 		_, err := JSONOfYAML([]byte(text))
 		require.NoError(t, err, name)

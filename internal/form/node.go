@@ -20,7 +20,7 @@ const (
 	object  kind = "fields"
 )
 
-// place is where a value is written, counted from 1.
+// place is where a value is written, counted from 1; see [jsonText] for those in JSON.
 type place struct{ line, column int }
 
 // node is a value of a document.
@@ -58,16 +58,24 @@ func (n *node) at(path string) *node {
 		if n == nil {
 			return nil
 		}
-		i, err := strconv.Atoi(name)
-		if n.kind != list {
-			n = n.get(name)
-		} else if err == nil && i < len(n.items) {
-			n = n.items[i]
-		} else {
-			n = nil
-		}
+		n = n.part(name)
 	}
 	return n
+}
+
+// part is a field of an object, or an element of a list by its index; nil where there is none.
+func (n *node) part(name string) *node {
+	i, err := strconv.Atoi(name)
+	switch {
+	case n.kept():
+		return n.keptPart(name)
+	case n.kind != list:
+		return n.get(name)
+	case err == nil && i < len(n.items):
+		return n.items[i]
+	default:
+		return nil
+	}
 }
 
 // shown is a scalar as an error quotes it.

@@ -32,7 +32,7 @@ func YAML[T any](forms ...*T) (string, error) {
 
 // YAMLOfJSON writes JSON as YAML, in the order of its fields.
 func YAMLOfJSON(data []byte) (string, error) {
-	n, err := parseJSON(data, 1)
+	n, _, err := parseJSON(data, 1, anything)
 	if err != nil {
 		return "", err
 	}

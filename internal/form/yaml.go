@@ -16,8 +16,13 @@ import (
 
 // parseYAML reads the documents of a file. One that holds nothing, among others, is refused:
 // the library loses those after it.
-func parseYAML(data []byte) ([]*node, error) {
-	tokens := lexer.Tokenize(string(bytes.TrimPrefix(data, []byte("\ufeff"))))
+func parseYAML(data []byte) ([]*node, error) { return parseTokens(tokensOf(data)) }
+
+func tokensOf(data []byte) token.Tokens {
+	return lexer.Tokenize(string(bytes.TrimPrefix(data, []byte("\ufeff"))))
+}
+
+func parseTokens(tokens token.Tokens) ([]*node, error) {
 	if t := tooDeep(tokens); t != nil {
 		return nil, tooDeeply(placeOf(t))
 	}
@@ -187,7 +192,11 @@ func (r *yamlReader) merge(n *node, merged []*node) error {
 // JSONOfYAML is the one document of a text in YAML, or in JSON, as JSON. If it is neither, the error is a [*FieldError] with
 // the line.
 func JSONOfYAML(data []byte) ([]byte, error) {
-	docs, err := parseYAML(data)
+	tokens := tokensOf(data)
+	if at, why := tooWide(tokens); at != nil {
+		return nil, &FieldError{place: placeOf(at), Reason: why}
+	}
+	docs, err := parseTokens(tokens)
 	switch {
 	case err != nil:
 		return nil, err

@@ -3,6 +3,7 @@ package rest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -52,7 +53,7 @@ func (s *API) addBulk() {
 	add(s, rule{access.Operator, tenantOfBody}, huma.Operation{
 		OperationID: "start-bulk", Method: http.MethodPost, Path: "/bulk", Tags: []string{"bulk"}, Summary: "Change all tasks of a filter, in the background",
 		Description: "Counts the tasks with dry_run. Otherwise starts a job, which a worker runs page by page; another one continues where it stopped if the worker dies. " +
-			"A job changes only tasks that were created before its start. A request that is repeated with the same Idempotency-Key finds the job of the first one.",
+			"A job changes only tasks that were created before its start. A request that is repeated with the same Idempotency-Key finds the job of the first one. Another request with that key is refused (409).",
 		DefaultStatus: http.StatusAccepted,
 		Responses: map[string]*huma.Response{
 			"200": {Description: "The count of a dry run.", Content: content(reflect.TypeFor[counted]())},
@@ -120,11 +121,14 @@ func (s *API) startBulk(ctx context.Context, in *jobInput) (*startedAnswer, erro
 		return &startedAnswer{Status: http.StatusOK, Body: counted{n}}, input.Under("body", err)
 	}
 	v, err := s.jobs.Start(ctx, j, in.RequestKey, grantOf(ctx).Name)
+	if err == nil && grantOf(ctx).Tenants != nil && v.OfAllTenants() {
+		err = bulk.ErrOtherJob
+	}
+	if errors.Is(err, bulk.ErrOtherJob) {
+		return nil, huma.Error409Conflict(err.Error())
+	}
 	if err != nil {
 		return nil, input.Under("body", err)
-	}
-	if grantOf(ctx).Tenants != nil && v.OfAllTenants() {
-		return nil, huma.Error409Conflict("another job has this key")
 	}
 	return &startedAnswer{Status: http.StatusAccepted, Location: s.config.Mount + "/api/v1/bulk/" + v.Tenant + "/" + url.PathEscape(v.ID), Body: *v}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
@@ -55,6 +56,51 @@ func TestManyTasksAreCountedThenChangedByAJob(t *testing.T) {
 	require.Equal(t, "New", w.ok("GET", "/api/v1/tasks/-/mail/1", "")["status"])
 	w.fails(http.StatusConflict, "POST", job+"/stop", `{"remark": "too late"}`)
 	w.fails(http.StatusNotFound, "GET", "/api/v1/bulk/-/none", "")
+}
+
+// The key outlives the answer that is kept for it, and other tokens may have used it.
+func TestAKeyStartsNoSecondJobAndIsForNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for key, c := range map[string]struct {
+		job    string
+		others []string
+	}{
+		"plain": {`{"action": "cancel", "filter": {"type": "mail"}, "remark": "why"}`, []string{
+			`{"action": "cancel", "filter": {"type": "mail"}}`,
+			`{"action": "cancel", "filter": {"type": "post"}, "remark": "why"}`,
+			`{"action": "cancel", "filter": {"type": "mail", "created_before": "2020-01-01"}, "remark": "why"}`,
+			`{"action": "cancel", "filter": {"type": "mail", "created_after": "-2h"}, "remark": "why"}`,
+			`{"action": "resolve", "filter": {"type": "mail"}, "remark": "why"}`,
+		}},
+		"step": {`{"action": "retry", "filter": {"type": "mail"}, "step": "a"}`, []string{`{"action": "retry", "filter": {"type": "mail"}, "step": "b"}`}},
+		"past": {`{"action": "cancel", "filter": {"created_before": "2020-01-01", "created_after": "-9000d"}}`, []string{
+			`{"action": "cancel", "filter": {"created_before": "2020-01-02", "created_after": "-9000d"}}`,
+			`{"action": "cancel", "filter": {"created_before": "2020-01-01", "created_after": "-9001d"}}`,
+			`{"action": "cancel", "filter": {"created_before": "2020-01-01"}}`,
+		}},
+		"update": {`{"action": "update", "filter": {"type": "mail", "created_before": "-1h"}, "change": {"in": "5m", "args": {"a": 1.5}, "options": {"expires_at": "2h"}}}`, []string{
+			`{"action": "update", "filter": {"type": "mail", "created_before": "-2h"}, "change": {"in": "5m", "args": {"a": 1.5}, "options": {"expires_at": "2h"}}}`,
+			`{"action": "update", "filter": {"type": "mail", "created_before": "-1h"}, "change": {"in": "5m", "args": {"a": 1.25}, "options": {"expires_at": "2h"}}}`,
+			`{"action": "update", "filter": {"type": "mail", "created_before": "-1h"}, "change": {"in": "5m", "args": {"a": 1.5}, "options": {"expires_at": "3h"}}}`,
+		}},
+	} {
+		post := func(body string) answer {
+			_, err := w.db.Collection("answers").DeleteMany(t.Context(), bson.D{})
+			require.NoError(t, err)
+			return w.as("Idempotency-Key", key).do("POST", "/api/v1/bulk", body)
+		}
+		first := post(c.job)
+		require.Equal(t, http.StatusAccepted, first.status, first.text)
+		again := post(c.job)
+		require.Equal(t, http.StatusAccepted, again.status, again.text)
+		require.Equal(t, first.body, again.body)
+		for _, other := range c.others {
+			a := post(other)
+			require.Equal(t, http.StatusConflict, a.status, other)
+			require.Equal(t, "another job has this key", a.body["detail"])
+		}
+	}
 }
 
 func TestAJobThatNobodyRunsYetIsStopped(t *testing.T) {

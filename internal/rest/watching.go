@@ -257,8 +257,8 @@ func (s *API) look(ctx context.Context) (out []looked, err error) {
 	for i := range workers {
 		w := workers[i]
 		e := s.workerEvent(&w)
-		w.HeartbeatAt = time.Time{}
-		out = append(out, looked{workerPrefix + w.ID, fmt.Sprintf("%+v %v", w, workers[i].Alive(s.store.Clock.Now())), e})
+		w.HeartbeatAt, w.ClockError = time.Time{}, nil // which each heartbeat changes
+		out = append(out, looked{workerPrefix + w.ID, fmt.Sprintf("%s %v", jsonOf(w), workers[i].Alive(s.store.Clock.Now())), e})
 	}
 	return out, nil
 }

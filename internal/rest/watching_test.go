@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/rest"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -123,6 +125,32 @@ func TestWithoutChangeStreamsRunsFlowsAndWorkersArePolled(t *testing.T) {
 	x.until("worker_gone", "id", "w1")
 	again := w.watch("?of=runs,flows", first.id) // the worker may have been told of once more: its first heartbeat is two writes
 	require.Equal(t, "acme", again.next().data["tenant"])
+}
+
+func TestAPolledWorkerWithNothingNewIsNoEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.api.Poll(10 * time.Millisecond)
+	st := w.store()
+	beat := func() {
+		worker := store.Worker{ID: "w1", Types: []string{"mail"}, Only: &lifecycle.Conditions{Tenants: []string{"acme"}}}
+		require.NoError(t, st.Workers.Heartbeat(t.Context(), worker))
+	}
+	set := func(field string, value any) {
+		_, err := w.db.Collection("workers").UpdateByID(t.Context(), "w1", bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: value}}}})
+		require.NoError(t, err)
+	}
+	beat()
+	set("drain", store.Drain{Note: "why", At: time.UnixMilli(0)})
+	x := w.watch("?of=flows,workers", "")
+	for i, key := range []string{"f", "g", "h"} { // a poll compares flows before workers
+		beat()
+		set("clock_error_ms", i)
+		w.ok("POST", "/api/v1/flows", fmt.Sprintf(`{"key": %q, "nodes": [{"id": "a", "type": "mail"}]}`, key))
+		require.Equal(t, key, x.next().data["key"], "a heartbeat with nothing new is no event")
+	}
+	set("drain.note", "because")
+	require.Equal(t, "w1", x.next().data["id"])
 }
 
 // However many watch everything, the process has one change stream, and reads what has changed once.

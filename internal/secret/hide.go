@@ -1,22 +1,24 @@
 package secret
 
 import (
+	"slices"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 )
 
-// Hide replaces the secrets in a stored document, of a task, a type or a rule, by
-// [safetext.Hidden], and the ids of executions by [input.ShownExecID]. It changes the document in place.
+// Hide replaces the secrets in a stored document, of any kind, by [safetext.Hidden], and the ids of executions by
+// [input.ShownExecID]. It changes the document in place.
 func Hide(doc bson.D) {
 	typ, _ := field(doc, "type").(string)
 	for _, e := range doc {
 		switch part := e.Value; e.Key {
 		case "options", "applied":
-			edit(part, always, "callback", "security", "keys", "sk")
-			edit(part, shownURL, "callback", "success", "url")
-			edit(part, shownURL, "callback", "error", "url")
+			hideCallback(part, "callback")
+		case "callback": // of a plan, a flow or a stream
+			hideCallback(part)
 		case "args": // of a call, or of a job that changes those of calls
 			edit(part, ifSealed, "keys", "sk")
 			edit(part, ifCredential, "headers", "*")
@@ -30,10 +32,17 @@ func Hide(doc bson.D) {
 		case "worker_states": // executions with the options of their claim
 			edit(part, shownExecID, "exec_id")
 			hideWithin(part)
-		case "task", "planned": // planned tasks
+		case "task", "planned", "nodes", "flow": // planned tasks, and flows that nodes start
 			hideWithin(part)
 		}
 	}
+}
+
+// hideCallback hides the secrets of a callback, which is at a path of documents.
+func hideCallback(v any, path ...string) {
+	edit(v, always, slices.Concat(path, []string{"security", "keys", "sk"})...)
+	edit(v, shownURL, slices.Concat(path, []string{"success", "url"})...)
+	edit(v, shownURL, slices.Concat(path, []string{"error", "url"})...)
 }
 
 // callsURL says whether tasks of the type call the URL in their arguments. The url of another type is

@@ -15,7 +15,7 @@ type AuditEntry struct {
 	From      string             `json:"from" doc:"the address that the request came from, or host and process of the command line"`
 	Door      string             `json:"door" enum:"api,cli"`
 	Operation string             `json:"operation" doc:"operationId, or the command"`
-	Kind      string             `json:"kind,omitempty" doc:"what it is about: task, type, periodic, plan, flow, stream, pauses, token"`
+	Kind      string             `json:"kind,omitempty" doc:"what it is about: task, type, periodic, plan, flow, stream, run, bulk, worker, pauses, token"`
 	Resource  string             `json:"resource,omitempty" doc:"id of the thing that it is about; absent where it is about several"`
 	Tenant    string             `json:"tenant,omitempty" doc:"whose thing it is; - for none"`
 	Request   json.RawMessage    `json:"request,omitempty" doc:"what the caller said, without secrets and without the payloads of tasks"`

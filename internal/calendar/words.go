@@ -243,3 +243,17 @@ func monthWords(month string) string {
 	}
 	return valuesOf("", month, longMonths)
 }
+
+// DayOfMonth says on which day a monthly plan has its steps, as its plan_value has it.
+func DayOfMonth(value int) string {
+	switch {
+	case value > 0:
+		return fmt.Sprintf("on day %d", value)
+	case value == 0:
+		return "on the last day"
+	case value == -1:
+		return "1 day before the last"
+	default:
+		return fmt.Sprintf("%d days before the last", -value)
+	}
+}

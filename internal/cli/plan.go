@@ -109,7 +109,7 @@ func repeats(doc *repeat.Plan) string {
 	case repeat.Week:
 		often = "every " + time.Weekday(doc.PlanValue).String() + " at " + timeOfDay(doc)
 	case repeat.Month:
-		often = "every month on " + dayOfMonth(doc.PlanValue) + " at " + timeOfDay(doc)
+		often = "every month " + calendar.DayOfMonth(doc.PlanValue) + " at " + timeOfDay(doc)
 	default:
 		often = "every " + human.Plural(doc.PlanValue, string(doc.PlanType), string(doc.PlanType)+"s")
 		if doc.PlanValue == 1 {
@@ -128,15 +128,4 @@ func timeOfDay(doc *repeat.Plan) string {
 		return "00:00"
 	}
 	return doc.Start.In(zone).Format("15:04:05")
-}
-
-func dayOfMonth(value int) string {
-	switch {
-	case value > 0:
-		return fmt.Sprintf("day %d", value)
-	case value == 0:
-		return "the last day"
-	default:
-		return human.Plural(-value, "day", "days") + " before the last"
-	}
 }

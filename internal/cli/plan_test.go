@@ -256,7 +256,7 @@ func TestPlansSayWhenTheirStepsAre(t *testing.T) {
 		"every Sunday at 00:00, 2 times":                 {PlanType: repeat.Week, PlanRepet: 2},
 		"every month on day 31 at 00:00":                 {PlanType: repeat.Month, PlanValue: 31, PlanRepet: -1},
 		"every month on the last day at 00:00":           {PlanType: repeat.Month, PlanRepet: -1},
-		"every month on 2 days before the last at 00:00": {PlanType: repeat.Month, PlanValue: -2, PlanRepet: -1},
+		"every month 2 days before the last at 00:00": {PlanType: repeat.Month, PlanValue: -2, PlanRepet: -1},
 	} {
 		require.Equal(t, want, repeats(&p))
 	}

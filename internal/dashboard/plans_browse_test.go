@@ -61,7 +61,7 @@ func TestThePlanPagesLookRightAndTheirActionsWork(t *testing.T) {
 	b.looks("plans", w.url+"/ui/plans")
 	b.looks("plan", w.url+"/ui/plans/-/figures")
 	_, text := w.page("/plans?station=report")
-	for _, words := range []string{"every day at 08:00, 400 times", "every week on Monday at 09:00, without end", "every month on the day 2 days before the last at 00:00, 12 times"} {
+	for _, words := range []string{"every day at 08:00, 400 times", "every week on Monday at 09:00, without end", "every month 2 days before the last at 00:00, 12 times"} {
 		require.Contains(t, text, words)
 	}
 

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/calendar"
 )
 
 var planRoutes = routes{"/plans": (*visit).plans, "/plans/{tenant}/{plan_id}": (*visit).plan}
@@ -123,7 +125,7 @@ func repetitionOf(plan document) string {
 	case "week":
 		words = "every week on " + time.Weekday(value%7).String() + " at " + clock
 	case "month":
-		words = "every month on " + dayOfMonth(value) + " at " + clock
+		words = "every month " + calendar.DayOfMonth(int(value)) + " at " + clock
 	default:
 		if value != 1 {
 			words = fmt.Sprintf("every %d %ss", value, unit)
@@ -139,17 +141,5 @@ func repetitionOf(plan document) string {
 		return words + ", once"
 	default:
 		return words + ", " + number(n) + " times"
-	}
-}
-
-// dayOfMonth is the day of a monthly plan.
-func dayOfMonth(value int64) string {
-	switch {
-	case value > 0:
-		return fmt.Sprintf("day %d", value)
-	case value == 0:
-		return "the last day"
-	default:
-		return fmt.Sprintf("the day %d days before the last", -value)
 	}
 }

@@ -285,7 +285,7 @@ func (p planner) lostChildren(ctx context.Context, doc *graph.Flow, places []int
 		case err != nil:
 			return nil, err
 		case len(child.Planned) == 0:
-			if err := p.report(ctx, []*graph.Flow{child}, map[string]error{}, true); err != nil {
+			if err := p.report(ctx, ctx, []*graph.Flow{child}, map[string]error{}, true); err != nil {
 				return nil, err
 			}
 		}

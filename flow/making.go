@@ -158,34 +158,28 @@ func (f *Flows) try(m *making, now time.Time) {
 		m.err = err
 		return
 	}
-	known := len(m.flow.Planned)
-	for k := known; k < len(after.Planned) && in.Ready(); k++ {
-		p := &after.Planned[k]
-		if filled(p) || !flowplan.Runs(after, p) {
-			continue
-		}
-		i := flowplan.Place(after, p)
-		lacks, err := fill(m, after, p)
-		switch {
-		case len(lacks) > 0:
-			m.missing = append(m.missing, lacks...)
-		case err != nil: // its task cannot run; what hangs on it goes on, or does not
-			if after, err = flowplan.Fail(after, i, err.Error(), in, now); err != nil {
-				m.err = err
-				return
+	if in.Ready() {
+		after, err = flowplan.FailEach(after, len(m.flow.Planned), func(after *graph.Flow, p *graph.Planned) string {
+			if filled(p) {
+				return ""
 			}
-			k = known - 1 // more may have become ready
-		default:
-			if after.Nodes[i].Flow == nil {
-				break
+			lacks, err := fill(m, after, p)
+			for _, i := range lacks {
+				in.Lacks(i)
 			}
-			if _, err := flowspec.Child(after, i, p.Args, now); err != nil {
-				if after, err = flowplan.Fail(after, i, "its flow cannot start: "+err.Error(), in, now); err != nil {
-					m.err = err
-					return
+			if i := flowplan.Place(after, p); len(lacks) == 0 && err == nil && after.Nodes[i].Flow != nil {
+				if _, err = flowspec.Child(after, i, p.Args, now); err != nil {
+					err = fmt.Errorf("its flow cannot start: %w", err)
 				}
-				k = known - 1
 			}
+			if len(lacks) > 0 || err == nil {
+				return ""
+			}
+			return err.Error() // its task cannot run; what hangs on it goes on, or does not
+		}, in, now)
+		if err != nil {
+			m.err = err
+			return
 		}
 	}
 	for i := range in.Missing {

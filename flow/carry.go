@@ -23,8 +23,8 @@ import (
 type todo struct {
 	flow *graph.Flow
 	plan *graph.Planned
-	now  time.Time           // the same for all, so that equal changes are one statement
-	gone *flowplan.GoneError // why its arguments cannot be made; nil = they can
+	now  time.Time // the same for all, so that equal changes are one statement
+	lost error     // why its arguments cannot be made any more; nil = they can
 }
 
 // place is where the node stands among those of its flow.
@@ -38,7 +38,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 	var children, elements []todo // of nodes that start flows, and of those with elements
 	var renew []string
 	records := map[string]*graph.Node{}
-	held, gone, err := p.arguments(ctx, flows)
+	held, lost, err := p.arguments(ctx, flows)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 				continue
 			}
 			i := flowplan.Place(f, pl)
-			id, do := taskID(f, i), todo{f, pl, now, gone[pl]}
+			id, do := taskID(f, i), todo{f, pl, now, lost[pl]}
 			switch {
 			case pl.Do == flowplan.DoLink:
 				for n := i; n < i+pl.N; n++ {
@@ -243,8 +243,8 @@ func (p planner) released(t *model.Task, do todo) *model.Task {
 // be made.
 func (p planner) started(t *model.Task, do todo) *model.Task {
 	switch {
-	case do.gone != nil:
-		return lifecycle.Conclude(t, model.StatusFailure, bson.RawValue{}, do.gone.Error(), lifecycle.EffectiveOf(t, p.types.Options(t.Type)), do.now)
+	case do.lost != nil:
+		return lifecycle.Conclude(t, model.StatusFailure, bson.RawValue{}, do.lost.Error(), lifecycle.EffectiveOf(t, p.types.Options(t.Type)), do.now)
 	case t.Type == flowspec.NodeType: // which waits for the engine
 		return t
 	}

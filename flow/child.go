@@ -28,7 +28,7 @@ func (p planner) children(ctx, long context.Context, todos []todo, held map[stri
 	}
 	starts := func(do todo) bool {
 		st := &do.flow.States[do.plan.Node]
-		return do.gone == nil && (do.plan.Do == flowplan.DoRelease || do.plan.Do == flowplan.DoRestart) && st.Status == graph.NodeReady && st.Life == do.plan.Life && !late(do)
+		return do.lost == nil && (do.plan.Do == flowplan.DoRelease || do.plan.Do == flowplan.DoRestart) && st.Status == graph.NodeReady && st.Life == do.plan.Life && !late(do)
 	}
 	nodes, err := p.withoutSettled(ctx, todos, starts)
 	if err != nil {

@@ -115,10 +115,10 @@ func (m *making) output(i int) (out bson.RawValue, known bool, err error) {
 
 // arguments fills in those of plans that were read from the database: flows store none, since the
 // output of one node may be in the arguments of ten thousand. The outputs of nodes that succeeded
-// do not change. held has the flows whose arguments this process cannot fill in. gone has the plans whose
-// outputs were deleted after the decision: their tasks fail.
-func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[string]error, gone map[*graph.Planned]*flowplan.GoneError, err error) {
-	gone = map[*graph.Planned]*flowplan.GoneError{}
+// do not change, unless a person has a task run again. held has the flows whose arguments this process cannot fill in. lost
+// has the plans whose outputs were deleted after the decision, or have another number of elements: their tasks fail.
+func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[string]error, lost map[*graph.Planned]error, err error) {
+	lost = map[*graph.Planned]error{}
 	all := make([]*making, len(flows))
 	for i, doc := range flows {
 		all[i] = &making{flow: doc}
@@ -126,15 +126,20 @@ func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[st
 	err = f.provide(ctx, all, func(m *making) {
 		for k := range m.flow.Planned {
 			p := &m.flow.Planned[k]
-			if m.err != nil || filled(p) || gone[p] != nil || !flowplan.Runs(m.flow, p) {
+			if m.err != nil || filled(p) || lost[p] != nil || !flowplan.Runs(m.flow, p) {
 				continue
 			}
 			lacks, err := fill(m, m.flow, p)
 			m.missing = append(m.missing, lacks...)
-			if lost := (*flowplan.GoneError)(nil); errors.As(err, &lost) {
-				gone[p] = lost
-			} else if err != nil {
+			st := &m.flow.States[flowplan.Place(m.flow, p)]
+			switch gone := (*flowplan.GoneError)(nil); {
+			case errors.As(err, &gone):
+				lost[p] = gone
+			case err != nil:
 				m.err = err
+			case p.Items != nil && len(p.Items) != len(st.Elements):
+				lost[p] = fmt.Errorf("the list of its elements has changed since it started: it has %d, and had %d", len(p.Items), len(st.Elements))
+				p.Items = nil
 			}
 		}
 	})
@@ -144,7 +149,7 @@ func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[st
 			held[m.flow.ID] = m.err
 		}
 	}
-	return held, gone, err
+	return held, lost, err
 }
 
 // try makes a decision with the outputs that are known; missing are those that it lacks.

@@ -47,14 +47,16 @@ func Ended(f *graph.Flow, ends []End, in *Inputs, now time.Time) (*graph.Flow, e
 		return f, nil
 	}
 	s := begin(f, in, now)
+	own := map[int]bool{} // nodes whose own tasks have ended
 	for _, e := range ends {
 		if e.Element > 0 {
 			s.element(e)
 		} else {
 			s.end(e)
+			own[e.Node] = true
 		}
 	}
-	s.advance()
+	s.advance(own)
 	if due {
 		s.timesUp(len(ends) == 0)
 	}

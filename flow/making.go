@@ -31,7 +31,7 @@ type making struct {
 	working map[flowplan.Life]bool // what is known of that
 	// passing are outputs that another decision reads anew: the task is gone, or somebody has it run again.
 	passing []flowplan.Life
-	// impatient: what is decided about has waited for joinPatience.
+	// impatient: a join of the flow has failed for joinPatience.
 	impatient bool
 }
 

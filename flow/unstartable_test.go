@@ -66,10 +66,17 @@ func TestAJoinThatFailsBehindAWaitHoldsUpItsFlowForAMinute(t *testing.T) {
 	doc, err := d.f.Start(t.Context(), s)
 	require.NoError(t, err)
 	doc = d.get(doc)
-	answers, err := planner{d.f}.Decide(t.Context(), []decision.Case[*graph.Flow]{{Doc: doc, Due: true}}, doc.DueAt.Add(2*joinPatience))
-	require.NoError(t, err)
-	require.NoError(t, answers[0].Err)
-	require.Equal(t, graph.StatusPending, answers[0].After.Status)
+	for _, late := range []time.Duration{0, joinPatience / 2, joinPatience} {
+		off.Store(int64(late))
+		answers, err := planner{d.f}.Decide(t.Context(), []decision.Case[*graph.Flow]{{Doc: doc, Due: true}}, doc.DueAt.Add(2*joinPatience))
+		require.NoError(t, err)
+		if late < joinPatience {
+			require.ErrorContains(t, answers[0].Err, "broken")
+			continue
+		}
+		require.NoError(t, answers[0].Err)
+		require.Equal(t, graph.StatusPending, answers[0].After.Status)
+	}
 }
 
 func TestNoElementStaysBehindTheNodeThatEndedTheFlow(t *testing.T) {

@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +23,8 @@ import (
 type todo struct {
 	flow *graph.Flow
 	plan *graph.Planned
-	now  time.Time           // the same for all, so that equal changes are one statement
-	gone *flowplan.GoneError // why its arguments cannot be made; nil = they can
+	now  time.Time // the same for all, so that equal changes are one statement
+	lost error     // why its arguments cannot be made any more; nil = they can
 }
 
 // place is where the node stands among those of its flow.
@@ -39,7 +38,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 	var children, elements []todo // of nodes that start flows, and of those with elements
 	var renew []string
 	records := map[string]*graph.Node{}
-	held, gone, err := p.arguments(ctx, flows)
+	held, lost, err := p.arguments(ctx, flows)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +57,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 				continue
 			}
 			i := flowplan.Place(f, pl)
-			id, do := taskID(f, i), todo{f, pl, now, gone[pl]}
+			id, do := taskID(f, i), todo{f, pl, now, lost[pl]}
 			switch {
 			case pl.Do == flowplan.DoLink:
 				for n := i; n < i+pl.N; n++ {
@@ -82,21 +81,13 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 			records[record.ID] = record
 		}
 	}
-	running := map[string]bool{}
+	long, cancel := context.WithTimeout(ctx, longTime)
+	defer cancel()
+	running, err := p.renewAll(ctx, long, renew, todos, held)
+	if err != nil {
+		return nil, err
+	}
 	for _, id := range renew {
-		for _, t := range todos[id] {
-			if held[t.flow.ID] != nil { // what follows would meet a life that has not begun
-				continue
-			}
-			err := p.renew(ctx, id, t)
-			if store.Outage(err) {
-				return nil, err
-			}
-			running[id] = running[id] || errors.Is(err, runsError{})
-			if err != nil { // it concerns this flow alone
-				held[t.flow.ID] = fmt.Errorf("beginning a new life of the task %s: %w", id, err)
-			}
-		}
 		delete(todos, id)
 	}
 	next := maps.Clone(started) // tasks of streams that may run now
@@ -128,10 +119,10 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 	if err := p.elements(ctx, elements, held, running); err != nil {
 		return nil, err
 	}
-	if err := p.children(ctx, children, held); err != nil {
+	if err := p.children(ctx, long, children, held); err != nil {
 		return nil, err
 	}
-	if err := p.report(ctx, flows, held, false); err != nil {
+	if err := p.report(ctx, long, flows, held, false); err != nil {
 		return nil, err
 	}
 	maps.DeleteFunc(running, func(_ string, signal bool) bool { return !signal })
@@ -252,95 +243,12 @@ func (p planner) released(t *model.Task, do todo) *model.Task {
 // be made.
 func (p planner) started(t *model.Task, do todo) *model.Task {
 	switch {
-	case do.gone != nil:
-		return lifecycle.Conclude(t, model.StatusFailure, bson.RawValue{}, do.gone.Error(), lifecycle.EffectiveOf(t, p.types.Options(t.Type)), do.now)
+	case do.lost != nil:
+		return lifecycle.Conclude(t, model.StatusFailure, bson.RawValue{}, do.lost.Error(), lifecycle.EffectiveOf(t, p.types.Options(t.Type)), do.now)
 	case t.Type == flowspec.NodeType: // which waits for the engine
 		return t
 	}
 	return p.released(t, do)
-}
-
-// begun is a new life of a task that waits, as its plan wants it.
-func (p planner) begun(t *model.Task, do todo) *model.Task {
-	if do.plan.Do != flowplan.DoRestart {
-		return t
-	}
-	return p.started(t, do)
-}
-
-// runsError: a person has had the last life of a task run again, and its execution has not ended yet. Like
-// [store.ErrHeld], it concerns one flow alone, and passes.
-type runsError struct{}
-
-func (runsError) Error() string        { return "its last life is cancelled and has not ended yet" }
-func (runsError) Is(target error) bool { return target == store.ErrHeld }
-
-// renew begins a new life of a task, which waits, or may run at once. A last life that may run still is cancelled
-// before: nothing of it is the work of the new one.
-func (p planner) renew(ctx context.Context, id string, do todo) error {
-	var last *model.Task
-	err := p.store.Tasks.ChangeUnlessHeld(ctx, id, func(t *model.Task) (*model.Task, error) {
-		last = nil
-		if !ofNode(t, do.flow, do.place()) || t.Origin.Generation >= do.plan.Life || do.plan.Do != flowplan.DoRestart && do.plan.Do != flowplan.DoReset {
-			return p.apply(t, do), nil
-		}
-		now := p.store.Clock.Now()
-		if t.Status == model.StatusNew || t.Status == model.StatusExecuting {
-			var err error
-			last, err = lifecycle.Abort(t, "its node begins a new life", lifecycle.EffectiveOf(t, p.types.Options(t.Type)), now)
-			return last, err
-		}
-		d := lifecycle.Draft{Held: true, Options: t.Options, Trace: do.flow.Trace}
-		d.Typed(p.types.Get(t.Type))
-		after, err := lifecycle.SendAgain(t, d, model.RestartFailed|model.RestartSucceeded|model.KeepArgs, now)
-		if err != nil {
-			return nil, err
-		}
-		if after == t { // it waits still
-			if after, err = lifecycle.Update(t, lifecycle.Patch{}, d.TypeOptions, now); err != nil {
-				return nil, err
-			}
-		}
-		origin := *t.Origin
-		origin.Generation = do.plan.Life
-		after.Origin = &origin
-		after = p.begun(after, do)
-		after.Rev = t.Rev + 1
-		return after, nil
-	})
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return p.resend(ctx, id, do)
-	case err != nil || last == nil:
-		return err
-	case last.Status.Ended():
-		return p.renew(ctx, id, do)
-	}
-	return runsError{}
-}
-
-// resend stores a new life of a task that has moved to the history. If that life is there already,
-// it has run, and ended long ago.
-func (p planner) resend(ctx context.Context, id string, do todo) error {
-	lives, err := p.store.Tasks.LastLives(ctx, []string{id})
-	if err != nil {
-		return err
-	}
-	last := lives[id]
-	if last == nil || !ofNode(last, do.flow, do.place()) || last.Origin.Generation >= do.plan.Life || do.plan.Do != flowplan.DoRestart && do.plan.Do != flowplan.DoReset {
-		return nil // the task is gone, or unreadable: the sweep ends the node
-	}
-	d := lifecycle.Draft{
-		Tenant: last.Tenant, Type: last.Type, Key: last.Key, Category: last.Category, Creator: last.Creator, Args: last.Args,
-		Priority: &last.Priority, Held: true, Options: last.Options, Trace: cmp.Or(do.flow.Trace, last.Trace),
-	}
-	d.Typed(p.types.Get(last.Type))
-	origin := *last.Origin
-	origin.Generation = do.plan.Life
-	d.Origin = &origin
-	t := p.begun(lifecycle.NewTask(d, p.store.Clock.Now()), do)
-	_, err = p.store.Tasks.Insert(ctx, []*model.Task{t})
-	return err
 }
 
 // alert tells of nodes that have begun to wait for a person.

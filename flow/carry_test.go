@@ -298,24 +298,55 @@ func (d *driven) get(doc *graph.Flow) *graph.Flow {
 	return now
 }
 
-func TestANodeWhoseJoinFailsForAMinuteIsPending(t *testing.T) {
-	d := newDriven(t)
+// failsAlways is a flow with a join function that fails behind a, and how often that was called.
+func (d *driven) failsAlways() (doc *graph.Flow, calls *int) {
+	d.t.Helper()
+	calls = new(int)
 	d.f.joins["bad"] = func([]flowplan.Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
+		*calls++
 		return "", bson.RawValue{}, errors.New("no such order")
 	}
 	s := chain("f")
 	s.Nodes[1].Join = graph.Join{Strategy: graph.Custom, Custom: "bad"}
-	doc, err := d.f.Start(t.Context(), s)
+	doc, err := d.f.Start(d.t.Context(), s)
+	require.NoError(d.t, err)
+	return doc, calls
+}
+
+// No engine was there for longer than a function may fail. What counts is how long it has failed since.
+func TestANodeWhoseJoinFailsForAMinuteIsPending(t *testing.T) {
+	off := &atomic.Int64{}
+	d := skipping(t, testdb.New(t), off)
+	doc, calls := d.failsAlways()
+	_, err := d.prod.Cancel(t.Context(), taskID(doc, 0), "over")
 	require.NoError(t, err)
-	_, err = d.prod.Cancel(t.Context(), taskID(doc, 0), "over")
-	require.NoError(t, err)
-	d.e.Round(t.Context())
+	pause := func(n time.Duration) {
+		off.Add(int64(n))
+		d.e.Round(t.Context())
+	}
+	pause(2 * joinPatience)
+	require.Equal(t, 1, *calls)
+	pause(2 * joinPatience)
+	require.Equal(t, 2, *calls)
+	require.Equal(t, graph.NodeReady, d.get(doc).States[0].Status, "this process stood still")
+	pause(joinPatience / 2)
+	require.Equal(t, 3, *calls)
 	require.Equal(t, graph.NodeReady, d.get(doc).States[0].Status, "the join is asked again")
-	_, err = d.db.Collection("tasks").UpdateByID(t.Context(), taskID(doc, 0), bson.D{{Key: "$set", Value: bson.D{{Key: "outbox_at", Value: time.Now().Add(-2 * joinPatience)}}}})
-	require.NoError(t, err)
-	d.e = decision.NewEngine(d.f.id, flowplan.EngineType, d.f.decider) // its first look asks for all ends
-	d.e.Round(t.Context())
+	pause(joinPatience / 2)
 	require.Equal(t, graph.NodePending, d.get(doc).States[1].Status)
+	require.Equal(t, `join function "bad" fails: no such order`, d.get(doc).States[1].Reason)
+	require.Empty(t, d.f.failing)
+}
+
+// Else nobody would ever decide about it.
+func TestALostEndIsFoundThoughTheJoinBehindItFails(t *testing.T) {
+	t.Parallel()
+	d := newDriven(t)
+	doc, calls := d.failsAlways()
+	d.deletes(taskID(doc, 0))
+	d.ago(doc, "0")
+	require.NoError(t, planner{d.f}.Sweep(t.Context()))
+	require.Equal(t, 2, *calls, "an error may pass")
 	require.Equal(t, `join function "bad" fails: no such order`, d.get(doc).States[1].Reason)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -19,48 +20,140 @@ import (
 
 // children starts and cancels the flows of nodes. The key of such a flow names the life of its node,
 // so to start it twice is the same as once.
-func (p planner) children(ctx context.Context, todos []todo, held map[string]error) error {
-	var started []*graph.Flow
+func (p planner) children(ctx, long context.Context, todos []todo, held map[string]error) error {
+	todos = slices.DeleteFunc(slices.Clone(todos), func(do todo) bool { return held[do.flow.ID] != nil })
 	late, err := p.late(ctx, todos)
 	if err != nil {
 		return err
 	}
-	for _, do := range todos {
-		f, pl := do.flow, do.plan
-		if held[f.ID] != nil {
-			continue
-		}
-		st := &f.States[pl.Node]
-		var err error
-		switch pl.Do {
-		case flowplan.DoRestart, flowplan.DoReset:
-			err = p.cancelChild(ctx, do, pl.Life-1)
-		case flowplan.DoAbort:
-			err = p.cancelChild(ctx, do, pl.Life)
-		default:
-		}
-		if do.gone == nil && (pl.Do == flowplan.DoRelease || pl.Do == flowplan.DoRestart) && err == nil && st.Status == graph.NodeReady && st.Life == pl.Life && !late(do) {
-			var child *graph.Flow
-			if child, err = p.startChild(ctx, do); child != nil {
-				started = append(started, child)
+	starts := func(do todo) bool {
+		st := &do.flow.States[do.plan.Node]
+		return do.lost == nil && (do.plan.Do == flowplan.DoRelease || do.plan.Do == flowplan.DoRestart) && st.Status == graph.NodeReady && st.Life == do.plan.Life && !late(do)
+	}
+	nodes, err := p.withoutSettled(ctx, todos, starts)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex // of started
+	var started []*graph.Flow
+	err = eachApart(ctx, long, nodes, func(of []todo) *graph.Flow { return of[0].flow }, held, func(ctx context.Context, of []todo) error {
+		for _, do := range of {
+			err := p.cancelLast(ctx, do)
+			if err == nil && starts(do) {
+				var child *graph.Flow
+				if child, err = p.startChild(ctx, do); child != nil {
+					mu.Lock()
+					started = append(started, child)
+					mu.Unlock()
+				}
+			}
+			if err != nil {
+				return fmt.Errorf("the flow of node %s: %w", do.flow.Nodes[do.plan.Node].ID, err)
 			}
 		}
-		if store.Outage(err) {
-			return err
-		} else if err != nil { // it concerns this flow alone
-			held[f.ID] = fmt.Errorf("the flow of node %s: %w", f.Nodes[pl.Node].ID, err)
-		}
-	}
-	if len(started) == 0 {
 		return nil
+	})
+	if err != nil || len(started) == 0 {
+		return err
 	}
-	if _, err := p.decider.CarryOut(ctx, started); err != nil {
-		if store.Outage(err) {
+	if _, err := p.decider.CarryOut(long, started); err != nil {
+		if store.Outage(err) && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
 			return err
 		}
 		p.log.Warn().Err(err).Msg("could not carry out the start of a flow that a node started; retrying")
 	}
 	return nil
+}
+
+// cancelLast cancels the flow of a node whose life ends, if it does.
+func (p planner) cancelLast(ctx context.Context, do todo) error {
+	if life, ends := lastLife(do); ends {
+		return p.cancelChild(ctx, do, life)
+	}
+	return nil
+}
+
+// lastLife is the life of a node whose flow a plan cancels; ends is false if it cancels none.
+func lastLife(do todo) (life int64, ends bool) {
+	switch do.plan.Do {
+	case flowplan.DoRestart, flowplan.DoReset:
+		return do.plan.Life - 1, true
+	case flowplan.DoAbort:
+		return do.plan.Life, true
+	default:
+		return 0, false
+	}
+}
+
+// withoutSettled returns what is planned about each node, in the order of the decisions, but for nodes of which all is
+// done. An earlier try may have done with many.
+func (p planner) withoutSettled(ctx context.Context, todos []todo, starts func(todo) bool) (nodes [][]todo, err error) {
+	childOf := func(do todo, life int64) string { return flowspec.ChildID(do.flow, do.plan.Node, life) }
+	var ids, last, tasks []string
+	for _, do := range todos {
+		if life, ends := lastLife(do); ends {
+			last = append(last, childOf(do, life))
+		}
+		if starts(do) {
+			ids = append(ids, childOf(do, do.plan.Life))
+		}
+		if do.plan.Do == flowplan.DoAbort {
+			tasks = append(tasks, taskID(do.flow, do.plan.Node))
+		}
+	}
+	known, err := p.store.Flows.Briefs(ctx, append(ids, last...), true)
+	if err != nil {
+		return nil, err
+	}
+	last = slices.DeleteFunc(last, func(id string) bool { _, there := known[id]; return there })
+	begun, err := p.store.Flows.Briefs(ctx, last, false) // a majority may have them soon
+	if err != nil {
+		return nil, err
+	}
+	aborted, err := p.store.Tasks.DurableHeads(ctx, tasks)
+	if err != nil {
+		return nil, err
+	}
+	settled := func(do todo) bool {
+		if child := known[childOf(do, do.plan.Life)]; starts(do) && (child == nil || !startedBy(child, do) || child.Parent.Generation != do.plan.Life) {
+			return false
+		}
+		life, ends := lastLife(do)
+		if !ends {
+			return true
+		}
+		id := childOf(do, life)
+		child, there := known[id]
+		_, begins := begun[id]
+		switch {
+		case there && child == nil, begins: // nobody knows
+			return false
+		case there && startedBy(child, do):
+			return child.Closed || child.Status == graph.StatusFinish
+		case do.plan.Do != flowplan.DoAbort:
+			return true
+		}
+		t, there := aborted[taskID(do.flow, do.plan.Node)]
+		return !there || t != nil && p.abandoned(t, do, life) == t
+	}
+	places := map[string]int{}
+	for _, do := range todos {
+		id := taskID(do.flow, do.plan.Node)
+		at, there := places[id]
+		if !there {
+			at = len(nodes)
+			places[id], nodes = at, append(nodes, nil)
+		}
+		nodes[at] = append(nodes[at], do)
+	}
+	return slices.DeleteFunc(nodes, func(of []todo) bool {
+		return !slices.ContainsFunc(of, func(do todo) bool { return !settled(do) })
+	}), nil
+}
+
+// startedBy says whether the node has started the flow. One with its id may be another's.
+func startedBy(child *graph.Flow, do todo) bool {
+	return child.Parent != nil && child.Parent.ID == do.flow.ID && !before(child.CreatedAt, do.flow.CreatedAt)
 }
 
 // startChild stores the flow of a node. It returns nil if there is one.
@@ -97,7 +190,7 @@ func (p planner) startChild(ctx context.Context, do todo) (*graph.Flow, error) {
 func (p planner) cancelChild(ctx context.Context, do todo, life int64) error {
 	id := flowspec.ChildID(do.flow, do.plan.Node, life)
 	child, err := p.store.Flows.Get(ctx, id)
-	if err == nil && child.Parent != nil && child.Parent.ID == do.flow.ID && !before(child.CreatedAt, do.flow.CreatedAt) {
+	if err == nil && startedBy(child, do) {
 		_, err = p.Cancel(ctx, id, "cancelled by the flow "+do.flow.ID)
 	} else if err == nil {
 		err = store.ErrNoFlow // it is another's
@@ -109,10 +202,7 @@ func (p planner) cancelChild(ctx context.Context, do todo, life int64) error {
 		return err
 	}
 	err = p.store.Tasks.ChangeUnlessHeld(ctx, taskID(do.flow, do.plan.Node), func(t *model.Task) (*model.Task, error) {
-		if !ofNode(t, do.flow, do.place()) || t.Origin.Generation > life {
-			return t, nil
-		}
-		return p.abort(t, do), nil
+		return p.abandoned(t, do, life), nil
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -120,9 +210,17 @@ func (p planner) cancelChild(ctx context.Context, do todo, life int64) error {
 	return err
 }
 
+// abandoned is the task of a node whose flow never began.
+func (p planner) abandoned(t *model.Task, do todo, life int64) *model.Task {
+	if !ofNode(t, do.flow, do.place()) || t.Origin.Generation > life {
+		return t
+	}
+	return p.abort(t, do)
+}
+
 // report tells the nodes that started flows of the ends of these: it ends the tasks of the nodes,
 // and their outboxes tell the flows. What was told changes nothing. again is for flows that plan nothing of that.
-func (p planner) report(ctx context.Context, flows []*graph.Flow, held map[string]error, again bool) error {
+func (p planner) report(ctx, long context.Context, flows []*graph.Flow, held map[string]error, again bool) error {
 	var all []*making
 	for _, f := range flows {
 		planned := slices.ContainsFunc(f.Planned, func(pl graph.Planned) bool { return pl.Do == flowplan.DoOver })
@@ -141,7 +239,7 @@ func (p planner) report(ctx context.Context, flows []*graph.Flow, held map[strin
 	if err != nil {
 		return err
 	}
-	for _, m := range all {
+	return eachApart(ctx, long, all, func(m *making) *graph.Flow { return m.flow }, held, func(ctx context.Context, m *making) error {
 		i := last(m)
 		status, why, _ := flowplan.Outcome(m.flow)
 		var output bson.RawValue
@@ -158,13 +256,11 @@ func (p planner) report(ctx context.Context, flows []*graph.Flow, held map[strin
 		if err == nil {
 			err = p.conclude(ctx, m.flow, status, output, why)
 		}
-		if store.Outage(err) {
-			return err
-		} else if err != nil {
-			held[m.flow.ID] = fmt.Errorf("telling the flow %s: %w", m.flow.Parent.ID, err)
+		if err != nil {
+			return fmt.Errorf("telling the flow %s: %w", m.flow.Parent.ID, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // conclude ends the task of the node that started a flow, if it is still of that life.

@@ -121,7 +121,7 @@ func TestATaskThatAPersonRetriedLaterEndsWithTheFlowThatItWaitsFor(t *testing.T)
 		return &c, nil
 	})
 	require.NoError(t, err)
-	require.NoError(t, planner{d.f}.report(t.Context(), []*graph.Flow{d.get(child)}, map[string]error{}, true))
+	require.NoError(t, planner{d.f}.report(t.Context(), t.Context(), []*graph.Flow{d.get(child)}, map[string]error{}, true))
 	require.Equal(t, model.StatusWait, d.task(doc, 1).Status)
 }
 

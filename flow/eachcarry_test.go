@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
@@ -73,6 +75,32 @@ func TestElementsStartAndAreGatheredOnceWhereverTheEngineDies(t *testing.T) {
 	require.Equal(t, tasks, d.count("tasks"))
 	require.Equal(t, graph.StatusFinish, d.get(doc).Status)
 	require.Equal(t, graph.NodeError, d.get(doc).States[1].Status)
+}
+
+// An engine has decided that a node starts its elements, and dies. A person has the task run again that made their list.
+func TestANodeWhoseListHasChangedSinceItStartedFails(t *testing.T) {
+	t.Parallel()
+	for _, list := range [][]int{{1}, {1, 2, 3}} {
+		d := newDriven(t)
+		doc, err := d.f.Start(t.Context(), graph.Spec{Key: "f", Nodes: []graph.NodeSpec{
+			{ID: "a", Type: "t"}, {ID: "each", Type: "t", After: []string{"a"}, Args: Item(""), Each: &graph.Each{Items: Output("a")}, OnFailure: graph.Continue},
+		}})
+		require.NoError(t, err)
+		before := d.get(doc)
+		two := bson.RawValue{Type: bson.TypeArray, Value: bsoncore.BuildArray(nil, bsoncore.Value{Type: bsoncore.TypeNull}, bsoncore.Value{Type: bsoncore.TypeNull})}
+		started, err := flowplan.Ended(before, []flowplan.End{{Node: 0, Status: model.StatusSuccess}}, &flowplan.Inputs{Outputs: map[flowplan.Life]bson.RawValue{{}: two}}, d.f.store.Clock.Now())
+		require.NoError(t, err)
+		d.write(before, started)
+		d.succeeds(taskID(doc, 0), list)
+		tasks := d.count("tasks")
+		require.Empty(t, d.finish(d.get(doc)))
+		require.Equal(t, tasks, d.count("tasks"))
+		d.told(doc, 1)
+		now := d.get(doc)
+		require.Equal(t, graph.StatusFinish, now.Status)
+		require.Equal(t, graph.NodeError, now.States[1].Status)
+		require.Equal(t, fmt.Sprintf("the list of its elements has changed since it started: it has %d, and had 2", len(list)), now.States[1].Reason)
+	}
 }
 
 // All elements are sent by one command, and ends that are there together are one decision. So an

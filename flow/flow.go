@@ -87,6 +87,7 @@ type Flows struct {
 	decider *decision.Decider[*graph.Flow]
 	streams streams
 	memory  memory // of the engine
+	failing patience
 
 	gathered gathered
 	lacking  clock.Seldom // by flow: the log has a join that this process lacks
@@ -108,7 +109,7 @@ func New(cfg Config) (*Flows, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Flows{store: st, id: id, types: tasktypes.New(st), secrets: box, joins: map[string]flowplan.JoinFunc{}, memory: memory{flows: map[string]*memo{}}, gathered: gathered{of: map[string]*outputs{}}, alerts: alerts{call: cfg.OnPending}, tracer: tracing.New(cfg.TracerProvider), log: cfg.Logger.With().Str("engine_id", id).Logger()}
+	f := &Flows{store: st, id: id, types: tasktypes.New(st), secrets: box, joins: map[string]flowplan.JoinFunc{}, memory: memory{flows: map[string]*memo{}}, failing: patience{}, gathered: gathered{of: map[string]*outputs{}}, alerts: alerts{call: cfg.OnPending}, tracer: tracing.New(cfg.TracerProvider), log: cfg.Logger.With().Str("engine_id", id).Logger()}
 	for name, join := range cfg.Joins {
 		f.joins[name] = func(parents []flowplan.Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error) {
 			defer func() {

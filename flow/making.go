@@ -31,7 +31,7 @@ type making struct {
 	working map[flowplan.Life]bool // what is known of that
 	// passing are outputs that another decision reads anew: the task is gone, or somebody has it run again.
 	passing []flowplan.Life
-	// impatient: what is decided about has waited for joinPatience.
+	// impatient: a join of the flow has failed for joinPatience.
 	impatient bool
 }
 
@@ -115,10 +115,10 @@ func (m *making) output(i int) (out bson.RawValue, known bool, err error) {
 
 // arguments fills in those of plans that were read from the database: flows store none, since the
 // output of one node may be in the arguments of ten thousand. The outputs of nodes that succeeded
-// do not change. held has the flows whose arguments this process cannot fill in. gone has the plans whose
-// outputs were deleted after the decision: their tasks fail.
-func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[string]error, gone map[*graph.Planned]*flowplan.GoneError, err error) {
-	gone = map[*graph.Planned]*flowplan.GoneError{}
+// do not change, unless a person has a task run again. held has the flows whose arguments this process cannot fill in. lost
+// has the plans whose outputs were deleted after the decision, or have another number of elements: their tasks fail.
+func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[string]error, lost map[*graph.Planned]error, err error) {
+	lost = map[*graph.Planned]error{}
 	all := make([]*making, len(flows))
 	for i, doc := range flows {
 		all[i] = &making{flow: doc}
@@ -126,15 +126,20 @@ func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[st
 	err = f.provide(ctx, all, func(m *making) {
 		for k := range m.flow.Planned {
 			p := &m.flow.Planned[k]
-			if m.err != nil || filled(p) || gone[p] != nil || !flowplan.Runs(m.flow, p) {
+			if m.err != nil || filled(p) || lost[p] != nil || !flowplan.Runs(m.flow, p) {
 				continue
 			}
 			lacks, err := fill(m, m.flow, p)
 			m.missing = append(m.missing, lacks...)
-			if lost := (*flowplan.GoneError)(nil); errors.As(err, &lost) {
-				gone[p] = lost
-			} else if err != nil {
+			st := &m.flow.States[flowplan.Place(m.flow, p)]
+			switch gone := (*flowplan.GoneError)(nil); {
+			case errors.As(err, &gone):
+				lost[p] = gone
+			case err != nil:
 				m.err = err
+			case p.Items != nil && len(p.Items) != len(st.Elements):
+				lost[p] = fmt.Errorf("the list of its elements has changed since it started: it has %d, and had %d", len(p.Items), len(st.Elements))
+				p.Items = nil
 			}
 		}
 	})
@@ -144,7 +149,7 @@ func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[st
 			held[m.flow.ID] = m.err
 		}
 	}
-	return held, gone, err
+	return held, lost, err
 }
 
 // try makes a decision with the outputs that are known; missing are those that it lacks.
@@ -158,34 +163,28 @@ func (f *Flows) try(m *making, now time.Time) {
 		m.err = err
 		return
 	}
-	known := len(m.flow.Planned)
-	for k := known; k < len(after.Planned) && in.Ready(); k++ {
-		p := &after.Planned[k]
-		if filled(p) || !flowplan.Runs(after, p) {
-			continue
-		}
-		i := flowplan.Place(after, p)
-		lacks, err := fill(m, after, p)
-		switch {
-		case len(lacks) > 0:
-			m.missing = append(m.missing, lacks...)
-		case err != nil: // its task cannot run; what hangs on it goes on, or does not
-			if after, err = flowplan.Fail(after, i, err.Error(), in, now); err != nil {
-				m.err = err
-				return
+	if in.Ready() {
+		after, err = flowplan.FailEach(after, len(m.flow.Planned), func(after *graph.Flow, p *graph.Planned) string {
+			if filled(p) {
+				return ""
 			}
-			k = known - 1 // more may have become ready
-		default:
-			if after.Nodes[i].Flow == nil {
-				break
+			lacks, err := fill(m, after, p)
+			for _, i := range lacks {
+				in.Lacks(i)
 			}
-			if _, err := flowspec.Child(after, i, p.Args, now); err != nil {
-				if after, err = flowplan.Fail(after, i, "its flow cannot start: "+err.Error(), in, now); err != nil {
-					m.err = err
-					return
+			if i := flowplan.Place(after, p); len(lacks) == 0 && err == nil && after.Nodes[i].Flow != nil {
+				if _, err = flowspec.Child(after, i, p.Args, now); err != nil {
+					err = fmt.Errorf("its flow cannot start: %w", err)
 				}
-				k = known - 1
 			}
+			if len(lacks) > 0 || err == nil {
+				return ""
+			}
+			return err.Error() // its task cannot run; what hangs on it goes on, or does not
+		}, in, now)
+		if err != nil {
+			m.err = err
+			return
 		}
 	}
 	for i := range in.Missing {

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -82,6 +83,64 @@ func (m *memo) forget(life flowplan.Life) {
 		if e.Parent == life {
 			delete(m.taken, e)
 		}
+	}
+}
+
+// joinPatience is how long this process calls a join function that fails. Then its node is PENDING.
+const joinPatience = time.Minute
+
+// maxFailing bounds the flows whose failing joins a process remembers.
+const maxFailing = 10_000
+
+// patience knows since when this process has seen join functions fail. How old an end is says nothing of that: all
+// engines may have been away. The goroutine that decides uses it alone.
+type patience map[string]map[string]failing // by flow and node
+
+type failing struct{ since, last time.Duration } // monotonic
+
+// paused says whether nobody has called the function for as long as it may fail: this process stood still, or others had
+// their turn.
+func (f failing) paused(now time.Duration) bool { return now-f.last >= joinPatience }
+
+// over says whether a join of the flow has failed for so long that its node is PENDING if it fails again.
+func (p patience) over(id string, now time.Duration) bool {
+	for _, f := range p[id] {
+		if !f.paused(now) && now-f.since >= joinPatience {
+			return true
+		}
+	}
+	return false
+}
+
+// failed notes that the join of a node has failed.
+func (p patience) failed(id, node string, now time.Duration) {
+	for other := range p {
+		if p[id] != nil || len(p) < maxFailing {
+			break
+		}
+		delete(p, other)
+	}
+	if p[id] == nil {
+		p[id] = map[string]failing{}
+	}
+	was, known := p[id][node]
+	if !known || was.paused(now) {
+		was.since = now
+	}
+	p[id][node] = failing{was.since, now}
+}
+
+// passed notes that no join of the flow has failed that was called after these ends, and, where the flow was due, after
+// its time.
+func (p patience) passed(f *graph.Flow, ends []flowplan.End, due bool) {
+	for node := range p[f.ID] {
+		i, err := place(f, node)
+		if due || err != nil || slices.ContainsFunc(ends, func(e flowplan.End) bool { return slices.Contains(f.Nodes[i].After, e.Node) }) {
+			delete(p[f.ID], node)
+		}
+	}
+	if len(p[f.ID]) == 0 || f.Status == graph.StatusFinish {
+		delete(p, f.ID)
 	}
 }
 

@@ -48,8 +48,8 @@ func (f *Flows) Answer(ctx context.Context, id, node string, values any, remark 
 	})
 }
 
-// despiteJoins decides what a person has said. A join behind it that fails is called once more. Then its node is PENDING,
-// since nobody could end the node before it as long as that lasts.
+// despiteJoins decides what a person has said, or about an end that was lost. A join behind it that fails is called once
+// more. Then its node is PENDING, since nobody could end the node before it as long as that lasts.
 func despiteJoins(in *flowplan.Inputs, decide func() (*graph.Flow, error)) (*graph.Flow, error) {
 	after, err := decide()
 	if failing := (*flowplan.JoinError)(nil); errors.As(err, &failing) {

@@ -79,22 +79,19 @@ func (planner) Of(l store.OutboxLife) string {
 	return l.Origin.ID
 }
 
-// joinPatience is how long ends wait for a join function that fails. Then its node is PENDING.
-const joinPatience = time.Minute
-
 // Keep implements [decision.Planner]: a decision keeps all that it needs of ends.
 func (planner) Keep(context.Context, []decision.Case[*graph.Flow]) error { return nil }
 
 // Decide implements [decision.Planner]: all ends of a flow's tasks, and the nodes whose time has
 // come, are one decision. That of the last node of a stream links the next, too.
 func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow], now time.Time) ([]decision.Answer[*graph.Flow], error) {
-	made := make([]*making, len(cases))
+	made, ends := make([]*making, len(cases)), make([][]flowplan.End, len(cases))
 	for i, c := range cases {
-		ends := endsOf(c.Doc, c.Ends)
+		ends[i] = endsOf(c.Doc, c.Ends)
 		made[i] = &making{flow: c.Doc, known: p.memory.of(c.Doc), decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
-			return flowplan.Ended(c.Doc, ends, in, now)
+			return flowplan.Ended(c.Doc, ends[i], in, now)
 		}}
-		made[i].impatient = len(c.Ends) > 0 && now.Sub(c.Ends[0].OutboxAt) >= joinPatience || c.Due && now.Sub(c.Doc.DueAt) >= joinPatience
+		made[i].impatient = p.failing.over(c.Doc.ID, p.store.Local().Monotonic())
 	}
 	err := p.make(ctx, made, now)
 	for _, m := range made { // also where the next read failed: the memory is that of later decisions
@@ -109,6 +106,11 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 	for i, m := range made {
 		c := &cases[i]
 		p.memory.keep(cmp.Or(m.after, m.flow), m.known)
+		if fails := (*flowplan.JoinError)(nil); errors.As(m.err, &fails) {
+			p.failing.failed(c.Doc.ID, fails.Node, p.store.Local().Monotonic())
+		} else if m.err == nil {
+			p.failing.passed(m.after, ends[i], c.Due)
+		}
 		if lacks := (*flowplan.NoJoinError)(nil); errors.As(m.err, &lacks) {
 			p.lacks(c.Doc, lacks, now)
 			m.after, m.err = m.flow, nil
@@ -246,7 +248,7 @@ func (p planner) tellLost(ctx context.Context, id string) error {
 		if err != nil {
 			return nil, err
 		}
-		return flowplan.Ended(doc, append(ends, gone...), in, now)
+		return despiteJoins(in, func() (*graph.Flow, error) { return flowplan.Ended(doc, append(ends, gone...), in, now) })
 	})
 	return err
 }
@@ -285,7 +287,7 @@ func (p planner) lostChildren(ctx context.Context, doc *graph.Flow, places []int
 		case err != nil:
 			return nil, err
 		case len(child.Planned) == 0:
-			if err := p.report(ctx, []*graph.Flow{child}, map[string]error{}, true); err != nil {
+			if err := p.report(ctx, ctx, []*graph.Flow{child}, map[string]error{}, true); err != nil {
 				return nil, err
 			}
 		}

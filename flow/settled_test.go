@@ -85,6 +85,24 @@ func TestAnEndThatAFailoverUndoesEndsNoWatch(t *testing.T) {
 	require.Equal(t, []graph.Status{graph.StatusRunning, graph.StatusRunning, graph.StatusFinish}, told)
 }
 
+// After the failover another decision has the same rev, so nothing would tell it from the one that was undone.
+func TestAWatchTellsNothingThatAFailoverUndoes(t *testing.T) {
+	t.Parallel()
+	decided := func(d *driven, status graph.Status, decision string) {
+		set := bson.D{{Key: "status", Value: status}, {Key: "rev", Value: 5}, {Key: "decision", Value: decision}}
+		if _, err := d.db.Collection("flows").UpdateByID(context.Background(), "-/f", bson.D{{Key: "$set", Value: set}}); err != nil {
+			d.t.Error(err)
+		}
+	}
+	d := undone(t, func(d *driven) { decided(d, graph.StatusFinish, "new") })
+	doc := d.start("f")
+	decided(d, graph.StatusPending, "undone")
+	for e, err := range d.f.Watch(t.Context(), doc.ID) {
+		require.NoError(t, err)
+		require.Equal(t, graph.StatusFinish, e.Flow)
+	}
+}
+
 func TestARefusalOfWhatAFailoverUndoesIsDecidedAgain(t *testing.T) {
 	t.Parallel()
 	d := undone(t, func(d *driven) {

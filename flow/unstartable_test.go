@@ -2,6 +2,8 @@ package flow
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -9,10 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -62,10 +66,17 @@ func TestAJoinThatFailsBehindAWaitHoldsUpItsFlowForAMinute(t *testing.T) {
 	doc, err := d.f.Start(t.Context(), s)
 	require.NoError(t, err)
 	doc = d.get(doc)
-	answers, err := planner{d.f}.Decide(t.Context(), []decision.Case[*graph.Flow]{{Doc: doc, Due: true}}, doc.DueAt.Add(2*joinPatience))
-	require.NoError(t, err)
-	require.NoError(t, answers[0].Err)
-	require.Equal(t, graph.StatusPending, answers[0].After.Status)
+	for _, late := range []time.Duration{0, joinPatience / 2, joinPatience} {
+		off.Store(int64(late))
+		answers, err := planner{d.f}.Decide(t.Context(), []decision.Case[*graph.Flow]{{Doc: doc, Due: true}}, doc.DueAt.Add(2*joinPatience))
+		require.NoError(t, err)
+		if late < joinPatience {
+			require.ErrorContains(t, answers[0].Err, "broken")
+			continue
+		}
+		require.NoError(t, answers[0].Err)
+		require.Equal(t, graph.StatusPending, answers[0].After.Status)
+	}
 }
 
 func TestNoElementStaysBehindTheNodeThatEndedTheFlow(t *testing.T) {
@@ -181,4 +192,54 @@ func TestTheReasonWhyANodeCannotStartStays(t *testing.T) {
 	d.cancels(doc, 0)
 	d.lets(&off, 5)
 	require.Contains(t, d.get(doc).States[1].Reason, "want a list")
+}
+
+// The arguments of a node have 256 KiB at most, and a result may be larger. What a decision about such nodes costs grows
+// as their number does, whether they are beside each other or each lets the next one start.
+func TestNodesWhoseArgumentsCannotBeMadeFailTogether(t *testing.T) {
+	f := &Flows{}
+	large := bson.RawValue{Type: bson.TypeString, Value: bsoncore.AppendString(nil, strings.Repeat("x", 300<<10))}
+	for name, after := range map[string]func(i int) string{
+		"beside each other": func(int) string { return "n0" },
+		"in a chain":        func(i int) string { return fmt.Sprint("n", i-1) },
+	} {
+		cost := func(n int) uint64 {
+			s := graph.Spec{Key: "f"}
+			for i := range n {
+				v := graph.NodeSpec{ID: fmt.Sprint("n", i), Type: "t", OnFailure: graph.Continue}
+				if i > 0 {
+					v.After, v.Join.Strategy, v.Args = []string{after(i)}, graph.AllEnded, Output("n0")
+				}
+				s.Nodes = append(s.Nodes, v)
+			}
+			last := graph.NodeSpec{ID: "last", Type: "t", Join: graph.Join{Strategy: graph.AllEnded}}
+			for i := range n {
+				last.After = append(last.After, fmt.Sprint("n", i))
+			}
+			s.Nodes = append(s.Nodes, last)
+			doc, err := flowspec.Build(&s, "f", time.Now())
+			require.NoError(t, err)
+			doc, err = flowplan.Begin(doc, time.Now())
+			require.NoError(t, err)
+			doc.Planned = nil
+			m := &making{flow: doc, known: newMemo(doc), decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
+				return flowplan.Ended(doc, []flowplan.End{{Status: model.StatusSuccess}}, in, now)
+			}}
+			m.known.outputs[flowplan.Life{}] = large
+			var before, now runtime.MemStats
+			runtime.ReadMemStats(&before)
+			f.try(m, time.Now())
+			runtime.ReadMemStats(&now)
+			require.NoError(t, m.err)
+			require.NotNil(t, m.after)
+			for i := 1; i < n; i++ {
+				require.Equal(t, graph.NodeError, m.after.States[i].Status)
+				require.Contains(t, m.after.States[i].Reason, "more than 262144 bytes")
+			}
+			require.Equal(t, graph.NodeReady, m.after.States[n].Status)
+			return now.Mallocs - before.Mallocs
+		}
+		few, many := cost(50), cost(400)
+		require.Less(t, many, 12*few, name) // eight times as many
+	}
 }

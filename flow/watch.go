@@ -37,6 +37,8 @@ type Event struct {
 // all seats (two for flows). After an interruption so long that the server has lost changes, Watch also
 // returns only the last change of each node.
 //
+// Watch returns only what a majority has, so a failover undoes no event.
+//
 // The loop ends after the first error: [model.ErrNotFound], the cause of ctx, or a refusal by the
 // database. Once the loop has begun, Watch waits while the database is unavailable.
 // id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
@@ -168,13 +170,13 @@ func differ(was, is graph.State) bool {
 	return is.Status != was.Status || is.Life != was.Life || is.Reason != was.Reason
 }
 
-// present is the flow as it is now. One that is over is so for a majority, too: a failover may undo anything else, and
-// the watch ends.
+// present is the flow as it is now, for a majority, too. A failover may undo anything else: another decision would have
+// the same rev then, which says nothing new.
 func (w *watch) present(ctx context.Context) (*graph.Flow, error) {
 	for {
 		doc, err := w.Get(ctx, w.id)
-		if err != nil || doc.Status != graph.StatusFinish {
-			return doc, err
+		if err != nil {
+			return nil, err
 		}
 		if stays, err := w.store.Flows.Stays(ctx, doc); err != nil || stays {
 			return doc, err

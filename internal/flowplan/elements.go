@@ -81,8 +81,8 @@ func (s *step) element(e End) {
 }
 
 // advance continues the nodes whose elements have ended. It starts other elements, makes the node PENDING if
-// only a person can end the rest, or ends the node.
-func (s *step) advance() {
+// only a person can end the rest, or ends the node. What has become of the nodes whose own tasks have ended is decided.
+func (s *step) advance(own map[int]bool) {
 	for i := range s.Nodes {
 		letters := s.letters[i]
 		if letters == nil {
@@ -102,7 +102,7 @@ func (s *step) advance() {
 		case len(more) > 0:
 			s.plan(i, DoElements)
 			s.Planned[s.plans[i]].Elements = more
-		case !s.Closed && elementsAsk(&s.States[i]):
+		case !s.Closed && !own[i] && elementsAsk(&s.States[i]):
 			s.States[i].Own = true
 			s.set(i, graph.NodePending, fmt.Sprintf("%d of its %d elements are Pending, the first is element %d",
 				bytes.Count(letters, []byte{ElementPending}), len(letters), bytes.IndexByte(letters, ElementPending)))

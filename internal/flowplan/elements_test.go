@@ -1,6 +1,7 @@
 package flowplan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -53,6 +54,27 @@ func TestElementsRunAsManyAtOnceAsAreAllowed(t *testing.T) {
 	require.Equal(t, graph.NodeReady, f.States[1].Status, "its output is gathered first")
 	f = ended(t, f, &Inputs{}, model.StatusSuccess, 1)
 	require.Equal(t, graph.NodeReady, f.States[2].Status)
+}
+
+// The last element that ran ends, and another one is Pending. In the same decision the node's own task ends.
+func TestTheEndOfANodeCountsMoreThanThoseOfItsElements(t *testing.T) {
+	for policy, want := range map[graph.Policy]graph.State{
+		graph.Continue: {Status: graph.NodeError, Reason: "no longer wanted"},
+		graph.Suspend:  {Status: graph.NodePending, Own: true, Reason: "no longer wanted"},
+	} {
+		f := ended(t, eachOf(policy), itemsOf(t, []int{1, 2}), model.StatusSuccess, 0)
+		f = elements(t, f, model.StatusPending, 1)
+		require.Equal(t, "rp", f.States[1].Elements)
+		own, element := End{Node: 1, Status: model.StatusCancelled, ErrorInfo: "no longer wanted"}, End{Node: 1, Element: 1, Status: model.StatusFailure}
+		for _, ends := range [][]End{{own, element}, {element, own}} {
+			f.Planned = nil
+			after, err := Ended(f, ends, &Inputs{}, time.UnixMilli(3_000_000))
+			require.NoError(t, err)
+			is := after.States[1]
+			require.Equal(t, want, graph.State{Status: is.Status, Own: is.Own, Reason: is.Reason})
+			require.True(t, slices.ContainsFunc(after.Planned, func(p graph.Planned) bool { return p.Node == 1 && p.Do == DoAbort }), "of the element that is Pending")
+		}
+	}
 }
 
 func TestAnEmptyListIsASuccessAndWhatIsNoneAFailure(t *testing.T) {

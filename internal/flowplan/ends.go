@@ -47,14 +47,16 @@ func Ended(f *graph.Flow, ends []End, in *Inputs, now time.Time) (*graph.Flow, e
 		return f, nil
 	}
 	s := begin(f, in, now)
+	own := map[int]bool{} // nodes whose own tasks have ended
 	for _, e := range ends {
 		if e.Element > 0 {
 			s.element(e)
 		} else {
 			s.end(e)
+			own[e.Node] = true
 		}
 	}
-	s.advance()
+	s.advance(own)
 	if due {
 		s.timesUp(len(ends) == 0)
 	}
@@ -124,5 +126,38 @@ func Fail(f *graph.Flow, node int, reason string, in *Inputs, now time.Time) (*g
 	s := goOn(f, in, now)
 	s.end(End{Node: node, Status: model.StatusFailure, ErrorInfo: reason})
 	s.plan(node, DoAbort)
+	return s.finish()
+}
+
+// FailEach goes on with a decision: the nodes that start and for which why gives a reason fail before their tasks can
+// run, and so do those that start because of that. why gets the plans from the given place on; "" = the node does not
+// fail. It is asked again about such a node, and it may note in the inputs what it lacks.
+func FailEach(f *graph.Flow, from int, why func(*graph.Flow, *graph.Planned) string, in *Inputs, now time.Time) (*graph.Flow, error) {
+	var ends []End
+	ask := func(f *graph.Flow) bool {
+		ends = ends[:0]
+		for k := from; k < len(f.Planned); k++ {
+			if p := &f.Planned[k]; Runs(f, p) {
+				if reason := why(f, p); reason != "" {
+					ends = append(ends, End{Node: Place(f, p), Status: model.StatusFailure, ErrorInfo: reason})
+				}
+			}
+		}
+		return len(ends) > 0 && in.Ready()
+	}
+	if !ask(f) {
+		return f, nil
+	}
+	s := goOn(f, in, now)
+	for more := true; more; more = s.err == nil && ask(s.Flow) {
+		for _, e := range ends {
+			if k, there := s.plans[e.Node]; !there || !Runs(s.Flow, &s.Planned[k]) {
+				continue // the failure of another one ends the flow
+			}
+			s.end(e)
+			s.plan(e.Node, DoAbort)
+		}
+		s.judge()
+	}
 	return s.finish()
 }

@@ -85,12 +85,17 @@ func (in *Inputs) output(f *graph.Flow, node int) (bson.RawValue, error) {
 	}
 	out, known := in.Outputs[LifeOf(f, node)]
 	if !known {
-		if in.Missing == nil {
-			in.Missing = map[int]bool{}
-		}
-		in.Missing[node] = true
+		in.Lacks(node)
 	}
 	return out, nil
+}
+
+// Lacks notes that the decision needs the output of a node.
+func (in *Inputs) Lacks(node int) {
+	if in.Missing == nil {
+		in.Missing = map[int]bool{}
+	}
+	in.Missing[node] = true
 }
 
 // works says whether something of a PENDING node may run still.
@@ -255,18 +260,23 @@ func abortOf(node int) int { return -2 - 2*node }
 
 func planID(rev int64, node int) string { return strconv.FormatInt(rev, 10) + "-" + strconv.Itoa(node) }
 
-// finish judges what is dirty, and says what the whole flow has become.
-func (s *step) finish() (*graph.Flow, error) {
+// judge judges what is dirty.
+func (s *step) judge() {
 	for i := 0; i < len(s.Nodes); i++ {
 		if !s.dirty[i] || s.err != nil {
 			continue
 		}
+		s.dirty[i] = false // a parent comes before it
 		closed := s.Closed
 		if s.decide(i); s.Closed != closed {
 			i = -1 // those before it do not run either
 		}
 	}
-	if s.err != nil {
+}
+
+// finish judges what is dirty, and says what the whole flow has become.
+func (s *step) finish() (*graph.Flow, error) {
+	if s.judge(); s.err != nil {
 		return nil, s.err
 	}
 	ready, runs, before := false, false, s.Status

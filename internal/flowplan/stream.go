@@ -109,6 +109,9 @@ func link(f *graph.Flow, appended []*graph.Node, more bool, begin func(*graph.Fl
 		s.DueAt = s.now.Add(linkAgain)
 	}
 	out, _ := s.finish() // nothing is judged that needs an input
+	if len(links) == 0 && room > 0 && more { // a link that cannot be carried out yet hides those behind it
+		out.DueAt = s.now.Add(linkAgain)
+	}
 	return out
 }
 

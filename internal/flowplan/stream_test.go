@@ -103,6 +103,21 @@ func TestNodesThatAreLinkedAreNotLinkedAgain(t *testing.T) {
 	require.Len(t, f.Nodes, 4)
 }
 
+// Records stay INIT until their link is carried out, so nobody sees those behind them. Engines would decide without a
+// pause until then.
+func TestAStreamWhoseLinkIsNotCarriedOutIsLookedAtAfterAPause(t *testing.T) {
+	f := Link(stream(), inits(1, PerLink), true, day)
+	require.Equal(t, day, f.DueAt, "there is room for more")
+	f = Link(f, inits(1, PerLink), true, day)
+	require.Equal(t, day.Add(linkAgain), f.DueAt)
+	f = Link(f, inits(1, PerLink), true, f.DueAt)
+	require.Equal(t, day.Add(2*linkAgain), f.DueAt)
+	f.Planned = nil
+	require.Equal(t, day, over(t, f, model.StatusSuccess).DueAt, "an end makes room")
+	f = Link(f, inits(PerLink+1, 1), false, f.DueAt)
+	require.Len(t, f.Nodes, PerLink+1)
+}
+
 func TestTheWindowOfALongChainStaysSmall(t *testing.T) {
 	f := stream()
 	for done, linked := 0, 0; done < 2000; done++ {

@@ -85,6 +85,28 @@ func (s *Flows) Status(ctx context.Context, id string) (graph.Status, error) {
 	return found.Status, explain(err, "reading the status of the flow "+id)
 }
 
+// Briefs reads who started flows, and how far they are: the documents may be large. durable reads only what a failover
+// cannot undo. One that is there and cannot be read is nil. Index: _id.
+func (s *Flows) Briefs(ctx context.Context, ids []string, durable bool) (map[string]*graph.Flow, error) {
+	coll, out := s.flows, make(map[string]*graph.Flow, len(ids))
+	if durable {
+		coll = s.durable(coll)
+	}
+	for some := range slices.Chunk(ids, mostAtOnce) {
+		found, unread, err := s.readIn(ctx, coll, "reading flows", bson.D{d("_id", in(some))}, options.Find().SetProjection(fields("parent", "status", "closed", "created_at")))
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			out[f.ID] = f
+		}
+		for _, u := range unread {
+			out[u.ID] = nil
+		}
+	}
+	return out, nil
+}
+
 func decodeFlow(raw bson.Raw) (*graph.Flow, error) {
 	f := new(graph.Flow)
 	if err := codec.Decode(raw, f); err != nil {

@@ -317,6 +317,21 @@ func (s *Tasks) Lives(ctx context.Context, ids []string) (map[string]*model.Task
 	return s.byIDs(ctx, s.tasks, "looking at awaited tasks", ids, options.Find().SetProjection(fields("status", "generation", "rev")))
 }
 
+// DurableHeads is [Tasks.Durable] without what may be large and says nothing of how far a task is. The tasks are not to be
+// written. Index: _id.
+func (s *Tasks) DurableHeads(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	large := bson.D{d("args", 0), d("steps", 0), d("checkpoint", 0), d("result", 0), d("progress", 0), d("worker_states.checkpoint", 0), d("worker_states.returns", 0)}
+	tasks := make(map[string]*model.Task, len(ids))
+	for some := range slices.Chunk(ids, mostAtOnce) {
+		found, err := s.byIDs(ctx, s.durable(s.tasks), "reading the states of tasks", some, options.Find().SetProjection(large))
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(tasks, found)
+	}
+	return tasks, nil
+}
+
 // Decode reads a document of the tasks or the history as a task. Fields that this
 // release does not know are left out.
 func Decode(raw bson.Raw) (*model.Task, error) {

@@ -8,6 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -51,6 +53,33 @@ func TestAnEngineThatRemembersAFlowLearnsWhatAPersonDecided(t *testing.T) {
 	now := d.get(doc)
 	require.Equal(t, graph.StatusFinish, now.Status)
 	require.Equal(t, graph.NodeSkipped, now.States[2].Status)
+}
+
+// An engine beside the workers decides about a large flow faster than another process reads it.
+func TestACommandGetsThroughThoughOthersDecideAllTheTime(t *testing.T) {
+	t.Parallel()
+	c := testdb.NewClock()
+	db := testdb.New(t)
+	d := drive(t, db, db, c)
+	doc := d.start("f")
+	busy := 80
+	_, err := d.f.change(t.Context(), "cancelling", doc.ID, "", func(doc *graph.Flow, _ int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
+		if busy--; busy >= 0 {
+			d.becomes(graph.StatusRunning)
+		}
+		return flowplan.Cancel(doc, "", in, now)
+	})
+	require.NoError(t, err)
+	require.True(t, d.get(doc).Closed)
+
+	doc = d.start("g") // about which others always decide
+	_, err = d.f.change(t.Context(), "cancelling", doc.ID, "", func(doc *graph.Flow, _ int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
+		c.Move(changePatience)
+		_, err := d.db.Collection("flows").UpdateByID(t.Context(), doc.ID, bson.D{{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}})
+		require.NoError(t, err)
+		return flowplan.Cancel(doc, "", in, now)
+	})
+	require.ErrorContains(t, err, "others changed it in between for 10s")
 }
 
 func TestARefusedCommandOnAFlowIsARefusedError(t *testing.T) {

@@ -154,9 +154,9 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 	}
 	p.alert(slices.DeleteFunc(slices.Clone(flows), func(f *graph.Flow) bool { return held[f.ID] != nil })) // told once, with the rest
 	for _, f := range flows {
-		for k := range f.Planned { // engines remember flows for a while, and these are stored
-			if held[f.ID] == nil {
-				f.Planned[k].Links = nil
+		for k := range f.Planned { // engines remember flows for a while: this is stored, or can be made again
+			if pl := &f.Planned[k]; held[f.ID] == nil {
+				pl.Links, pl.Args, pl.Items = nil, bson.RawValue{}, nil
 			}
 		}
 	}

@@ -457,6 +457,40 @@ func TestAFlowThatIsRememberedKeepsTheTasksThatItPlans(t *testing.T) {
 	require.Len(t, planner{d.f}.Tasks(doc), 1)
 }
 
+// Arguments may be large, and one output may be in those of many nodes.
+func TestAFlowThatIsRememberedKeepsNoArguments(t *testing.T) {
+	t.Parallel()
+	d := newDriven(t)
+	node := func(id string, v graph.NodeSpec) graph.NodeSpec {
+		v.ID, v.Type, v.After, v.OnFailure = id, "t", []string{"a"}, graph.Continue
+		return v
+	}
+	doc, err := d.f.Start(t.Context(), graph.Spec{Key: "f", Nodes: []graph.NodeSpec{
+		{ID: "a", Type: "t"}, node("b", graph.NodeSpec{Args: Output("a")}), node("c", graph.NodeSpec{Args: Item(""), Each: &graph.Each{Items: []int{1, 2}}}),
+		{ID: "z", Type: "t", After: []string{"b", "c"}, Join: graph.Join{Strategy: graph.AllEnded}},
+	}})
+	require.NoError(t, err)
+	d.succeeds(taskID(doc, 0), "large")
+	before := d.get(doc)
+	answers, err := planner{d.f}.Decide(t.Context(), []decision.Case[*graph.Flow]{{Doc: before, Ends: []store.OutboxLife{{Task: d.task(doc, 0)}}}}, d.f.store.Clock.Now())
+	require.NoError(t, err)
+	after := answers[0].After
+	filledOnes := func() (n int) {
+		for k := range after.Planned {
+			if filled(&after.Planned[k]) {
+				n++
+			}
+		}
+		return n
+	}
+	require.Equal(t, 2, filledOnes())
+	d.write(before, after)
+	require.Empty(t, d.finish(after))
+	require.Zero(t, filledOnes())
+	require.Equal(t, "large", d.task(doc, 1).Args.StringValue())
+	require.Empty(t, d.finish(after), "once more")
+}
+
 // An ask node or a wait node has no task, so a retry restarts none.
 func TestTheRecordsOfAFlowThatGoesOnFromANodeWithoutATaskAreKept(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -229,8 +230,14 @@ func place(doc *graph.Flow, node string) (int, error) {
 	return 0, &missingNodeError{doc.ID, node}
 }
 
-// maxTries is how often a decision is made anew when somebody else decided in between.
-const maxTries = 50
+const (
+	// maxTries is how often a flow is read anew when somebody else decided in between.
+	maxTries = 50
+	// changePatience is for how long a decision is made anew when somebody else decided in between. An engine beside the
+	// workers of a large flow decides faster than this process reads the flow, so it takes a pause of a random length
+	// each time, up to longestBreath.
+	changePatience, longestBreath = 10 * time.Second, 50 * time.Millisecond
+)
 
 // change reads a flow, decides and writes that, again until nobody interferes, and carries out what
 // was decided.
@@ -238,7 +245,11 @@ func (f *Flows) change(ctx context.Context, doing, id, node string, decide func(
 	if err := f.ready(ctx); err != nil {
 		return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
 	}
-	for range maxTries {
+	entered := f.store.Local().Monotonic()
+	for tries := 0; tries == 0 || f.store.Local().Monotonic()-entered < changePatience; tries++ {
+		if tries > 1 {
+			clock.Pause(ctx, rand.N(longestBreath))
+		}
 		began := clock.Read(f.store.Local())
 		before, err := f.Get(ctx, id)
 		if err != nil {
@@ -271,5 +282,5 @@ func (f *Flows) change(ctx context.Context, doing, id, node string, decide func(
 			return made.after, nil
 		}
 	}
-	return nil, fmt.Errorf("%s the flow %s: somebody else changed it %d times in between", doing, id, maxTries)
+	return nil, fmt.Errorf("%s the flow %s: others changed it in between for %s", doing, id, changePatience)
 }

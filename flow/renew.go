@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
@@ -30,37 +29,46 @@ const (
 // eachApart calls do with each of them, side by side, as long as long lasts. of is the flow that an error holds. The
 // error is an outage.
 func eachApart[T any](ctx, long context.Context, all []T, of func(T) *graph.Flow, held map[string]error, do func(context.Context, T) error) error {
-	var mu sync.Mutex // of held
-	group, call := errgroup.WithContext(long)
-	group.SetLimit(sideBySide)
-	for _, x := range all {
+	long, stop := context.WithCancel(long)
+	defer stop()
+	var mu sync.Mutex // of held, and of the outage
+	var outage error
+	one := func(x T) {
 		id := of(x).ID
-		group.Go(func() error {
-			mu.Lock()
-			stop := held[id] != nil
-			mu.Unlock()
-			if stop {
-				return nil
-			}
-			err := call.Err()
-			if err == nil {
-				err = do(call, x)
-			}
-			switch {
-			case err == nil:
-				return nil
-			case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded): // the driver sends nothing if too little time is left
-				err = fmt.Errorf("not all is done yet: %s", err.Error())
-			case store.Outage(err):
-				return err
-			}
-			mu.Lock()
+		mu.Lock()
+		known := held[id]
+		mu.Unlock()
+		if known != nil {
+			return
+		}
+		err := long.Err()
+		if err == nil {
+			err = do(long, x)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err == nil:
+		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded): // the driver sends nothing if too little time is left
+			held[id] = fmt.Errorf("not all is done yet: %s", err.Error())
+		case store.Outage(err):
+			outage = cmp.Or(outage, err)
+			stop()
+		default:
 			held[id] = cmp.Or(held[id], err)
-			mu.Unlock()
-			return nil
+		}
+	}
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(sideBySide, len(all)) {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(all); i = int(next.Add(1)) - 1 {
+				one(all[i])
+			}
 		})
 	}
-	return group.Wait()
+	group.Wait()
+	return outage
 }
 
 // renewAll begins new lives of tasks, and does what else is planned about these, in the order of the decisions. running

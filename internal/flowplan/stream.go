@@ -109,7 +109,8 @@ func link(f *graph.Flow, appended []*graph.Node, more bool, begin func(*graph.Fl
 		s.DueAt = s.now.Add(linkAgain)
 	}
 	out, _ := s.finish() // nothing is judged that needs an input
-	if len(links) == 0 && room > 0 && more { // a link that cannot be carried out yet hides those behind it
+	// A link that cannot be carried out yet hides the nodes behind it.
+	if len(links) == 0 && room > 0 && more {
 		out.DueAt = s.now.Add(linkAgain)
 	}
 	return out

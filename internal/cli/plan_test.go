@@ -251,11 +251,11 @@ func TestAPageOfLargeResultsIsShortAndLeadsToTheNext(t *testing.T) {
 
 func TestPlansSayWhenTheirStepsAre(t *testing.T) {
 	for want, p := range map[string]repeat.Plan{
-		"every second":                                   {PlanType: repeat.Second, PlanValue: 1, PlanRepet: -1},
-		"every 90 minutes, 1 time":                       {PlanType: repeat.Minute, PlanValue: 90, PlanRepet: 1},
-		"every Sunday at 00:00, 2 times":                 {PlanType: repeat.Week, PlanRepet: 2},
-		"every month on day 31 at 00:00":                 {PlanType: repeat.Month, PlanValue: 31, PlanRepet: -1},
-		"every month on the last day at 00:00":           {PlanType: repeat.Month, PlanRepet: -1},
+		"every second":                                {PlanType: repeat.Second, PlanValue: 1, PlanRepet: -1},
+		"every 90 minutes, 1 time":                    {PlanType: repeat.Minute, PlanValue: 90, PlanRepet: 1},
+		"every Sunday at 00:00, 2 times":              {PlanType: repeat.Week, PlanRepet: 2},
+		"every month on day 31 at 00:00":              {PlanType: repeat.Month, PlanValue: 31, PlanRepet: -1},
+		"every month on the last day at 00:00":        {PlanType: repeat.Month, PlanRepet: -1},
 		"every month 2 days before the last at 00:00": {PlanType: repeat.Month, PlanValue: -2, PlanRepet: -1},
 	} {
 		require.Equal(t, want, repeats(&p))

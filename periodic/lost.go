@@ -81,7 +81,13 @@ func (p planner) sweepAfter(ctx context.Context, last *string) (found int, err e
 	}
 	var gone []*schedule.Rule
 	for _, r := range rules {
-		if *last = max(*last, r.ID); len(r.Active) == 0 && now.Sub(r.DeletedAt) >= r.RunRetention { // its records have gone
+		if *last = max(*last, r.ID); len(r.Active) > 0 || now.Sub(r.DeletedAt) < r.RunRetention {
+			continue
+		}
+		switch has, err := p.store.Runs.Any(call, r.ID); { // a run may have ended long after the rule was deleted
+		case err != nil:
+			return 0, err
+		case !has:
 			gone = append(gone, r)
 		}
 	}

@@ -149,11 +149,15 @@ func TestADeletedRuleLeavesTheDatabaseWhenItsRecordsHave(t *testing.T) {
 	c := newCounted(t)
 	ids := map[string]string{}
 	const day = 24 * time.Hour
-	for name, kept := range map[string]time.Duration{"records": 0, "records for longer": 100 * day, "it runs": 0, "it lives": 0} {
+	for name, kept := range map[string]time.Duration{"records": 0, "records for longer": 100 * day, "it runs": 0, "it lives": 0, "a run ended late": 0} {
 		r, err := c.p.Create(t.Context(), schedule.Spec{Name: name, Cron: "@yearly", Type: "tick", RunRetention: kept})
 		require.NoError(t, err)
 		if ids[name] = r.ID; name == "it runs" {
 			_, err = c.p.Trigger(t.Context(), r.ID, TriggerOptions{})
+			require.NoError(t, err)
+		}
+		if name == "a run ended late" {
+			_, err = c.p.store.Runs.Put(t.Context(), []*schedule.Run{{ID: r.ID + "-late", RuleID: r.ID, Status: schedule.RunFailed}})
 			require.NoError(t, err)
 		}
 		if name != "it lives" {
@@ -165,9 +169,9 @@ func TestADeletedRuleLeavesTheDatabaseWhenItsRecordsHave(t *testing.T) {
 		later time.Duration
 		left  []string
 	}{
-		{89 * day, []string{"records", "records for longer", "it runs", "it lives"}},
-		{2 * day, []string{"records for longer", "it runs", "it lives"}},
-		{10 * day, []string{"it runs", "it lives"}},
+		{89 * day, []string{"records", "records for longer", "it runs", "it lives", "a run ended late"}},
+		{2 * day, []string{"records for longer", "it runs", "it lives", "a run ended late"}},
+		{10 * day, []string{"it runs", "it lives", "a run ended late"}},
 	} {
 		c.p.store.Clock.Skip(step.later)
 		require.NoError(t, planner{c.p}.Sweep(t.Context()))

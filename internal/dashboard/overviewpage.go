@@ -16,6 +16,7 @@ var overviewRoutes = routes{"/{$}": (*visit).overview, "/find": (*visit).find}
 type typeRow struct {
 	Type                  string
 	Due, Delayed, Running int64
+	Uncounted             []string // those of them that no count has been quick enough for
 	OldestDue             string
 	Ended, Failed         int64
 	Late, Took            document
@@ -23,6 +24,14 @@ type typeRow struct {
 	Others                bool     // it is no type, but all that are not counted by name
 	Pause                 document // who paused it, when and why
 	Spark                 *spark   // nil = no execution has ended
+}
+
+// Counted is the number of tasks that are due, delayed or running; "?" = no count has been quick enough yet.
+func (r *typeRow) Counted(which string) string {
+	if slices.Contains(r.Uncounted, which) {
+		return "?"
+	}
+	return number(map[string]int64{"due": r.Due, "delayed": r.Delayed, "running": r.Running}[which])
 }
 
 // windows are the spans of time that the overview offers. Ended tasks are looked at for a day at most: MS is how far
@@ -74,6 +83,7 @@ func (v *visit) overview() error {
 	total := typeRow{}
 	for _, r := range rows {
 		total.Due, total.Delayed, total.Running = total.Due+r.Due, total.Delayed+r.Delayed, total.Running+r.Running
+		total.Uncounted = append(total.Uncounted, r.Uncounted...)
 		total.Ended, total.Failed = total.Ended+r.Ended, total.Failed+r.Failed
 		if r.OldestDue != "" && (total.OldestDue == "" || r.OldestDue < total.OldestDue) {
 			total.OldestDue = r.OldestDue
@@ -131,6 +141,10 @@ func typeRowsOf(stats, pauses document) []*typeRow {
 		r := row(name)
 		r.Others = q["others"] == true
 		r.Due, r.Delayed, r.Running, r.OldestDue = integer(q["due"]), integer(q["delayed"]), integer(q["running"]), text(q["oldest_due_at"])
+		r.Uncounted = nil
+		for _, which := range list(q["uncounted"]) {
+			r.Uncounted = append(r.Uncounted, text(which))
+		}
 	}
 	for typ, statuses := range object(object(stats["tasks"])["types"]) { // of a tenant
 		for status, n := range object(statuses) {

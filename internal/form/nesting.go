@@ -10,6 +10,9 @@ import (
 // of its own, and needs memory by the square of the depth.
 type nesting struct {
 	blocks   []block // of the tokens in whose blocks it is, outside of brackets
+	line     int     // of the last of these tokens
+	first    int     // the block of the first token on that line, but for the dashes of lists
+	named    bool    // that line has a name
 	brackets []bracket
 	within   int // the sum of what nests in the brackets
 	names    int // of the block with the most
@@ -90,16 +93,24 @@ func (n *nesting) at(t *token.Token) int {
 
 // below counts a token outside of brackets: what stands to the right of something may be in it.
 func (n *nesting) below(t *token.Token) {
-	column := placeOf(t).column
-	for len(n.blocks) > 0 && n.blocks[len(n.blocks)-1].column > column {
+	at := placeOf(t)
+	for len(n.blocks) > 0 && n.blocks[len(n.blocks)-1].column > at.column {
 		n.blocks = n.blocks[:len(n.blocks)-1]
 	}
-	if last := len(n.blocks) - 1; last >= 0 && t.Type == token.MappingValueType { // of the name there
-		n.blocks[last].names++
-		n.names = max(n.names, n.blocks[last].names)
+	last := len(n.blocks) - 1
+	begins := last < 0 || n.blocks[last].column < at.column
+	if at.line != n.line && t.Type != token.SequenceEntryType {
+		if n.line, n.first, n.named = at.line, last, false; begins {
+			n.first++
+		}
 	}
-	if last := len(n.blocks) - 1; last < 0 || n.blocks[last].column < column {
-		n.blocks = append(n.blocks, block{column: column})
+	if t.Type == token.MappingValueType && !n.named && n.first <= last { // of a name, which may begin with an anchor or a tag
+		n.named = true
+		n.blocks[n.first].names++
+		n.names = max(n.names, n.blocks[n.first].names)
+	}
+	if begins {
+		n.blocks = append(n.blocks, block{column: at.column})
 	}
 }
 

@@ -36,19 +36,21 @@ func TestASmallTextThatWouldNeedMuchMemoryIsRefusedBeforeItIsRead(t *testing.T) 
 			}
 			return b.String()
 		}(),
-		"merged":       "- &a {" + numbered(500, "k%d: 0, ") + "}\n" + strings.Repeat("- <<: *a\n", n),
-		"lines":        numbered(n, "k%d: 0\n"),
-		"inner lines":  "a:\n" + numbered(n, " - x: 0\n   k%d:\n") + " -\n" + numbered(n, "   \"k%d\": {a: 0}\n"),
-		"marked lines": numbered(n, "? k%d\n: 0\n"),
-		"documents":    strings.Repeat("a: 1\n---\n", n),
-		"ends":         strings.Repeat("a: 1\n...\n", n),
+		"merged":         "- &a {" + numbered(500, "k%d: 0, ") + "}\n" + strings.Repeat("- <<: *a\n", n),
+		"lines":          numbered(n, "k%d: 0\n"),
+		"inner lines":    "a:\n" + numbered(n, " - x: 0\n   k%d:\n") + " -\n" + numbered(n, "   \"k%d\": {a: 0}\n"),
+		"marked lines":   numbered(n, "? k%d\n: 0\n"),
+		"tagged lines":   numbered(n, "!!str k%d: 0\n"),
+		"anchored lines": numbered(n, "&a k%d: 0\n"),
+		"documents":      strings.Repeat("a: 1\n---\n", n),
+		"ends":           strings.Repeat("a: 1\n...\n", n),
 	} {
 		_, err := JSONOfYAML([]byte(text))
 		want := "nested too deeply"
 		switch name {
 		case "merged":
 			want = "merges more than 100000 fields"
-		case "lines", "inner lines", "marked lines":
+		case "lines", "inner lines", "marked lines", "tagged lines", "anchored lines":
 			want = "a block has more than 2000 names; write them between { and }"
 		case "documents", "ends":
 			want = "another document begins here; want one"

@@ -215,15 +215,22 @@ func TestWhatIsLeftOverOfMoreThanOneRoundIsFreedInSeveral(t *testing.T) {
 	require.Zero(t, s.taken())
 }
 
-// Somebody has changed a permit by hand. The others are freed nevertheless.
-func TestAPermitThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+// Somebody has changed permits by hand. The others are freed nevertheless, a full round of them each time.
+func TestPermitsThatCannotBeReadHoldUpNoOther(t *testing.T) {
 	s := newSwept(t)
-	s.take(3, false)
+	const more = 3
+	s.take(permitsPerRound+1+more, false)
 	s.store.Clock.Skip(6 * time.Second)
-	_, err := s.db.Collection("permits").UpdateOne(t.Context(), bson.D{{Key: "exec_id", Value: "e1"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "rev", Value: "one"}, {Key: "look_at", Value: time.Unix(0, 0)}}}})
-	require.NoError(t, err)
-	s.sweep()
-	require.Equal(t, 1, s.taken())
+	for _, exec := range []string{"e1", "e2"} {
+		_, err := s.db.Collection("permits").UpdateOne(t.Context(), bson.D{{Key: "exec_id", Value: exec}}, bson.D{{Key: "$set", Value: bson.D{{Key: "rev", Value: "one"}, {Key: "look_at", Value: time.Unix(0, 0)}}}})
+		require.NoError(t, err)
+	}
+	again, _ := s.sweep()
+	require.True(t, again)
+	require.Equal(t, 1+more, s.taken())
+	again, _ = s.sweep()
+	require.False(t, again)
+	require.Equal(t, 2, s.taken())
 }
 
 // One round looks at so many of the keys for which tasks wait, and the next at the others.

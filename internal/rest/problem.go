@@ -57,13 +57,24 @@ func (s *API) problem(err error) error {
 	}
 }
 
-// details name each wrong field of an input.
-func details(err error) (out []error) {
+// maxDetails bounds the wrong fields that an answer names.
+const maxDetails = 100
+
+// details name the wrong fields of an input.
+func details(err error) []error {
+	all := wrongFields(err)
+	if len(all) > maxDetails {
+		all = append(all[:maxDetails:maxDetails], errors.New("more mistakes are not listed"))
+	}
+	return all
+}
+
+func wrongFields(err error) (out []error) {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
 		for _, e := range joined.Unwrap() {
 			if errors.Is(e, model.ErrInvalid) {
-				out = append(out, details(e)...)
+				out = append(out, wrongFields(e)...)
 			}
 		}
 		return out

@@ -260,17 +260,23 @@ func (s *Permits) find(ctx context.Context, filter bson.D, o *options.FindOption
 	return s.findIn(ctx, s.permits, filter, o)
 }
 
-// findIn leaves out a permit that cannot be read. It stays taken, because its name is.
-func (s *Permits) findIn(ctx context.Context, permits *mongo.Collection, filter bson.D, o *options.FindOptionsBuilder) (found []lifecycle.Permit, err error) {
-	return found, readEach(ctx, permits, "reading permits", filter, o, func(doc bson.Raw) bool {
+func (s *Permits) findIn(ctx context.Context, permits *mongo.Collection, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {
+	found, _, err := s.legible(ctx, permits, filter, o)
+	return found, err
+}
+
+// legible are the permits that can be read, and the names of the others. These stay taken, because their names are.
+func (s *Permits) legible(ctx context.Context, permits *mongo.Collection, filter bson.D, o *options.FindOptionsBuilder) (found []lifecycle.Permit, unread []string, err error) {
+	err = readEach(ctx, permits, "reading permits", filter, o, func(doc bson.Raw) bool {
 		var p lifecycle.Permit
 		if err := bson.Unmarshal(doc, &p); err != nil {
-			s.complain(permits, doc, err)
+			unread = append(unread, s.complain(permits, doc, err).ID)
 		} else {
 			found = append(found, p)
 		}
 		return true
 	})
+	return found, unread, err
 }
 
 // Free gives permits back. Each names its execution, so that one that somebody else

@@ -27,11 +27,22 @@ func (s *Permits) InOrder(ctx context.Context) (ordered context.Context, end fun
 	return mongo.NewSessionContext(ctx, session), func() { session.EndSession(context.WithoutCancel(ctx)) }, nil
 }
 
-// Due are the permits at which it is time to look, the longest due first. Majority
-// read. Index: permits.look.
+// Due are the permits at which it is time to look, the longest due first, and others in the place of those that cannot
+// be read: nothing changes when to look at these. Majority read. Index: permits.look.
 func (s *Permits) Due(ctx context.Context, limit int) ([]lifecycle.Permit, error) {
-	return s.findIn(ctx, s.durable(s.permits), bson.D{d("look_at", bson.D{d("$lte", s.Clock.Now())})},
-		options.Find().SetSort(bson.D{d("look_at", 1)}).SetHint(indexLook).SetLimit(int64(limit)))
+	now := s.Clock.Now()
+	for broken, tries := []string{}, 0; ; tries++ {
+		filter := bson.D{d("look_at", bson.D{d("$lte", now)})}
+		if len(broken) > 0 {
+			filter = append(filter, d("_id", bson.D{d("$nin", broken)}))
+		}
+		found, unread, err := s.legible(ctx, s.durable(s.permits), filter,
+			options.Find().SetSort(bson.D{d("look_at", 1)}).SetHint(indexLook).SetLimit(int64(limit)))
+		if err != nil || len(unread) == 0 || len(found)+len(unread) < limit || tries == unreadTries {
+			return found, err
+		}
+		broken = append(broken, unread...)
+	}
 }
 
 // Named are the permits of those names that are taken. Majority read. Index: _id.

@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -143,6 +144,11 @@ func (s *Runs) List(ctx context.Context, f RunFilter, span Span) (runs []*schedu
 		return true
 	})
 	return runs, unread, err
+}
+
+// Any reports whether the rule has records. Index: rule.
+func (s *Runs) Any(ctx context.Context, ruleID string) (bool, error) {
+	return finds(ctx, s.runs, "looking for a run", bson.D{d("rule_id", ruleID)}, options.FindOne().SetHint(indexRule))
 }
 
 // Bound is where a page of [Runs.List] is to end, so that the server looks at [PageExamines] records at most.

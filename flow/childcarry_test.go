@@ -48,13 +48,7 @@ func TestAFlowOfANodeStartsAndEndsOnceWhereverTheEngineDies(t *testing.T) {
 	d := skipping(t, db, &off)
 	doc, err := d.f.Start(t.Context(), nested("f"))
 	require.NoError(t, err)
-	sweeps := func() {
-		for range 15 {
-			off.Add(int64(time.Second))
-			d.e.Round(t.Context())
-		}
-		d.e.Flush(t.Context())
-	}
+	sweeps := func() { d.rounds(&off) }
 	sweeps()
 	doc = d.get(doc)
 	started, err := flowplan.Ended(doc, []flowplan.End{{Node: 0, Status: model.StatusFailure}}, &flowplan.Inputs{}, d.f.store.Clock.Now())

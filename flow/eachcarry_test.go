@@ -29,13 +29,7 @@ func TestElementsStartAndAreGatheredOnceWhereverTheEngineDies(t *testing.T) {
 	}}
 	doc, err := d.f.Start(t.Context(), s)
 	require.NoError(t, err)
-	sweeps := func() {
-		for range 15 {
-			off.Add(int64(time.Second))
-			d.e.Round(t.Context())
-		}
-		d.e.Flush(t.Context())
-	}
+	sweeps := func() { d.rounds(&off) }
 	sweeps()
 	element := func(k int) *model.Task {
 		task, err := d.prod.Get(t.Context(), flowspec.ElementID(doc, 1, k, 0))

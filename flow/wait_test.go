@@ -29,6 +29,22 @@ func skipping(t *testing.T, db *mongo.Database, off *atomic.Int64) *driven {
 	return drive(t, db, db, ahead{clock.System(), off})
 }
 
+// rounds has the engine look for fifteen seconds. It goes on while a decision is not carried out: on a slow machine the
+// engine may have read the database's time meanwhile, which takes back what was skipped.
+func (d *driven) rounds(off *atomic.Int64) {
+	d.t.Helper()
+	testdb.Eventually(d.t, "all decisions are carried out", func() bool {
+		for range 15 {
+			off.Add(int64(time.Second))
+			d.e.Round(d.t.Context())
+		}
+		d.e.Flush(d.t.Context())
+		plans, err := d.db.Collection("flows").CountDocuments(d.t.Context(), bson.D{{Key: "planned.0", Value: bson.D{{Key: "$exists", Value: true}}}})
+		require.NoError(d.t, err)
+		return plans == 0
+	})
+}
+
 // until moves the clock of a driven engine to that long before a time.
 func (d *driven) until(c *testdb.Clock, at time.Time, left time.Duration) {
 	c.Move(at.Sub(d.f.store.Clock.Now()) - left)

@@ -152,7 +152,6 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 			_ = p.streams.dried.Put(ctx, f.ID) // else what was stored meanwhile is due soon
 		}
 	}
-	p.alert(slices.DeleteFunc(slices.Clone(flows), func(f *graph.Flow) bool { return held[f.ID] != nil })) // told once, with the rest
 	for _, f := range flows {
 		for k := range f.Planned { // engines remember flows for a while: this is stored, or can be made again
 			if pl := &f.Planned[k]; held[f.ID] == nil {
@@ -160,6 +159,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 			}
 		}
 	}
+	p.alert(slices.DeleteFunc(slices.Clone(flows), func(f *graph.Flow) bool { return held[f.ID] != nil })) // told once, with the rest
 	return held, nil
 }
 

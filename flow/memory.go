@@ -89,6 +89,9 @@ func (m *memo) forget(life flowplan.Life) {
 // joinPatience is how long this process calls a join function that fails. Then its node is PENDING.
 const joinPatience = time.Minute
 
+// joinPause is after how long without a call the minute begins again. Of many engines each has its turn more often.
+const joinPause = 5 * time.Minute
+
 // maxFailing bounds the flows whose failing joins a process remembers.
 const maxFailing = 10_000
 
@@ -98,14 +101,19 @@ type patience map[string]map[string]failing // by flow and node
 
 type failing struct{ since, last time.Duration } // monotonic
 
-// paused says whether nobody has called the function for as long as it may fail: this process stood still, or others had
-// their turn.
-func (f failing) paused(now time.Duration) bool { return now-f.last >= joinPatience }
+// waits says whether the node still has a join to call.
+func waits(f *graph.Flow, node string) bool {
+	i, err := place(f, node)
+	return err == nil && (f.States[i].Status == graph.NodeInit || f.States[i].Status == graph.NodeWait)
+}
+
+// paused says whether this process has not called the function for long, because it stood still, for example.
+func (f failing) paused(now time.Duration) bool { return now-f.last >= joinPause }
 
 // over says whether a join of the flow has failed for so long that its node is PENDING if it fails again.
-func (p patience) over(id string, now time.Duration) bool {
-	for _, f := range p[id] {
-		if !f.paused(now) && now-f.since >= joinPatience {
+func (p patience) over(f *graph.Flow, now time.Duration) bool {
+	for node, was := range p[f.ID] {
+		if waits(f, node) && !was.paused(now) && now-was.since >= joinPatience {
 			return true
 		}
 	}
@@ -131,11 +139,11 @@ func (p patience) failed(id, node string, now time.Duration) {
 }
 
 // passed notes that no join of the flow has failed that was called after these ends, and, where the flow was due, after
-// its time.
+// its time. A node that does not wait any more has no join to call.
 func (p patience) passed(f *graph.Flow, ends []flowplan.End, due bool) {
 	for node := range p[f.ID] {
-		i, err := place(f, node)
-		if due || err != nil || slices.ContainsFunc(ends, func(e flowplan.End) bool { return slices.Contains(f.Nodes[i].After, e.Node) }) {
+		i, _ := place(f, node)
+		if due || !waits(f, node) || slices.ContainsFunc(ends, func(e flowplan.End) bool { return slices.Contains(f.Nodes[i].After, e.Node) }) {
 			delete(p[f.ID], node)
 		}
 	}

@@ -91,7 +91,7 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 		made[i] = &making{flow: c.Doc, known: p.memory.of(c.Doc), decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 			return flowplan.Ended(c.Doc, ends[i], in, now)
 		}}
-		made[i].impatient = p.failing.over(c.Doc.ID, p.store.Local().Monotonic())
+		made[i].impatient = p.failing.over(c.Doc, p.store.Local().Monotonic())
 	}
 	err := p.make(ctx, made, now)
 	for _, m := range made { // also where the next read failed: the memory is that of later decisions
@@ -108,7 +108,7 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 		p.memory.keep(cmp.Or(m.after, m.flow), m.known)
 		if fails := (*flowplan.JoinError)(nil); errors.As(m.err, &fails) {
 			p.failing.failed(c.Doc.ID, fails.Node, p.store.Local().Monotonic())
-		} else if m.err == nil {
+		} else if m.err == nil && !made[i].impatient { // else the decision may not be written, and is made again
 			p.failing.passed(m.after, ends[i], c.Due)
 		}
 		if lacks := (*flowplan.NoJoinError)(nil); errors.As(m.err, &lacks) {
@@ -248,7 +248,10 @@ func (p planner) tellLost(ctx context.Context, id string) error {
 		if err != nil {
 			return nil, err
 		}
-		return despiteJoins(in, func() (*graph.Flow, error) { return flowplan.Ended(doc, append(ends, gone...), in, now) })
+		if ends = append(ends, gone...); len(ends) == 0 { // what is due is for the rounds
+			return doc, nil
+		}
+		return despiteJoins(in, func() (*graph.Flow, error) { return flowplan.Ended(doc, ends, in, now) })
 	})
 	return err
 }

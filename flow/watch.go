@@ -181,6 +181,9 @@ func (w *watch) present(ctx context.Context) (*graph.Flow, error) {
 		if stays, err := w.store.Flows.Stays(ctx, doc); err != nil || stays {
 			return doc, err
 		}
+		if !clock.Pause(ctx, 10*time.Millisecond) { // somebody has decided meanwhile
+			return nil, context.Cause(ctx)
+		}
 	}
 }
 

@@ -85,8 +85,8 @@ func lastLife(do todo) (life int64, ends bool) {
 	}
 }
 
-// withoutSettled returns what is planned about each node, in the order of the decisions, but for nodes of which all is
-// done. An earlier try may have done with many.
+// withoutSettled groups the plans by node, in the order of the decisions. It leaves out nodes whose plans an earlier try
+// has carried out.
 func (p planner) withoutSettled(ctx context.Context, todos []todo, starts func(todo) bool) (nodes [][]todo, err error) {
 	childOf := func(do todo, life int64) string { return flowspec.ChildID(do.flow, do.plan.Node, life) }
 	var ids, last, tasks []string

@@ -97,7 +97,7 @@ func (p planner) renewAll(ctx, long context.Context, ids []string, todos map[str
 	})
 }
 
-// notRenewed are those of the tasks that a plan still changes. An earlier try may have done with many.
+// notRenewed returns the tasks that a plan still changes. An earlier try may have changed the others.
 func (p planner) notRenewed(ctx context.Context, ids []string, todos map[string][]todo) (left []string, err error) {
 	tasks, err := p.store.Tasks.DurableHeads(ctx, ids)
 	if err != nil {

@@ -170,8 +170,8 @@ func startedBy(request []byte, t *model.Task) bool {
 // startTime is how long a start takes at most, from its check on until its task is created.
 const startTime = 2 * time.Minute
 
-// starts are the times at which a stored job may have been checked, if it is the one that is asked for: each of its times
-// says so.
+// starts returns the times at which a stored job may have been checked, if it is the one that the request asks for. Each
+// time in the job suggests one.
 func starts(asked, stored *Job, created time.Time) []time.Time {
 	out := []time.Time{created}
 	add := func(asked, stored *form.Time) {

@@ -32,7 +32,7 @@ func parseJSON(data []byte, line int, form reflect.Type) (*node, *jsonText, erro
 	return n, t, nil
 }
 
-// anything is the type of a value all of which has nodes.
+// anything is the type of a form that takes every part of its value, so each part has a node.
 var anything = reflect.TypeFor[any]()
 
 // mustParseJSON reads what is known to be JSON.

@@ -20,7 +20,7 @@ var (
 	// State says how far a task is, what its last error was, and who made it.
 	State = Part{fields("task_id", "generation", "status", "created_at", "start_time", "error_info", "origin", "outbox.kind",
 		"worker_states.claimed_at", "worker_states.success_time", "worker_states.fail_time", "worker_states.unstarted")}
-	// End is what engines are told of a task that ends, with the last call of a target.
+	// End has the fields that engines need when a task ends, and the last call of an HTTP target.
 	End = Part{endFields}
 	// Queued is the state of a task with who may claim it.
 	Queued = Part{append(State.fields[:len(State.fields):len(State.fields)], fields("tenant", "type", "category", "creator", "due_at")...)}

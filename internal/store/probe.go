@@ -161,8 +161,8 @@ func dueOfType(typ string, now time.Time) bson.D {
 	}
 }
 
-// LapsedBefore finds some tasks whose lease lapsed before the given time, the longest
-// lapsed first: their ids and the times. Index: lapse, of which it reads all keys: one for each open execution.
+// LapsedBefore finds some tasks whose lease lapsed before the given time, the longest lapsed first. It reads their ids and
+// the times of the lapses. Index: lapse. It reads all keys of that index, one for each open execution.
 func (s *Tasks) LapsedBefore(ctx context.Context, at time.Time, limit int) ([]*model.Task, error) {
 	return s.findReadable(ctx, fmt.Sprintf("finding leases that lapsed before %s", at.UTC().Format(clock.Format)),
 		bson.D{d("lapse_at", bson.D{d("$lte", at)}), present},

@@ -82,9 +82,10 @@ func (s *Rules) Named(ctx context.Context, tenant, prefix, after string, limit i
 		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(indexLiving).SetLimit(int64(limit)))
 }
 
-// ToSweep finds rules of which a run was started by the first time and is not known to have ended, and those that were
-// deleted by the second one and of which nothing is left. It finds them by their ids, after the given one. It looks at
-// every rule, so it is for now and then. unread are documents that this release cannot read. Index: _id.
+// ToSweep finds two kinds of rules. Those of the first have a run that started at or before started and is not known to
+// have ended. Those of the second were deleted at or before deleted, and no run of them is active, queued or planned. It returns
+// them in the order of their ids, from behind after. It looks at every rule, so call it rarely. unread are documents
+// that this release cannot read. Index: _id.
 func (s *Rules) ToSweep(ctx context.Context, started, deleted time.Time, after string, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	return s.read(ctx, "finding rules to sweep", bson.D{d("_id", bson.D{d("$gt", after)}), d("$or", bson.A{
 		bson.D{d("active.started", bson.D{d("$lte", started)})},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -152,22 +151,19 @@ func asItIs(r *schedule.Run, t *model.Task) {
 	}
 }
 
-// GetRun reads one run by its id: rule@time, or rule!request. If the rule keeps no records it
-// reads the run from its task. It returns [model.ErrNotFound] if neither exists.
+// GetRun reads one run by its id: rule@time, or rule!request. A run without a record is read from its rule, or, if
+// the rule keeps no records, from its task. It returns [model.ErrNotFound] if neither exists.
 func (p *Periodic) GetRun(ctx context.Context, id string) (*schedule.Run, error) {
 	r, err := p.store.Runs.Get(ctx, id)
+	if r == nil && err == nil {
+		r, err = p.unrecorded(ctx, id)
+	}
+	if err != nil || r.TaskID == "" {
+		return r, err
+	}
+	tasks, err := p.store.Tasks.LastLivesOf(ctx, []string{r.TaskID}, store.End)
 	if err != nil {
 		return nil, err
-	}
-	tasks := map[string]*model.Task{}
-	if r == nil {
-		if r, tasks, err = p.unrecorded(ctx, id); err != nil {
-			return nil, err
-		}
-	} else if r.TaskID != "" {
-		if tasks, err = p.store.Tasks.LastLivesOf(ctx, []string{r.TaskID}, store.End); err != nil {
-			return nil, err
-		}
 	}
 	if t := tasks[r.TaskID]; t != nil {
 		asItIs(r, t)
@@ -175,29 +171,26 @@ func (p *Periodic) GetRun(ctx context.Context, id string) (*schedule.Run, error)
 	return r, nil
 }
 
-// ruleOf returns the id of the rule, which begins the id of a run.
-func ruleOf(run string) (id string, ok bool) {
-	i := strings.IndexAny(run, "@!")
-	return run[:max(i, 0)], i > 0
-}
-
-// unrecorded makes the run of a rule that keeps no records, from its task.
-func (p *Periodic) unrecorded(ctx context.Context, id string) (*schedule.Run, map[string]*model.Task, error) {
+// unrecorded makes a run without a record from its rule, whose decision may not be carried out yet, or from its
+// task, if the rule keeps no records.
+func (p *Periodic) unrecorded(ctx context.Context, id string) (*schedule.Run, error) {
 	none := fmt.Errorf("%w: %s", store.ErrNoRun, id)
-	ruleID, ok := ruleOf(id)
-	if !ok {
-		return nil, nil, none
-	}
-	rule, err := p.store.Rules.Get(ctx, ruleID)
+	rule, err := p.store.Rules.Get(ctx, tickplan.RuleOf(id))
 	if errors.Is(err, store.ErrNoRule) {
-		return nil, nil, none
+		return nil, none
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	if r := tickplan.RunOf(rule, id); r != nil {
+		return r, nil
+	}
+	if r, err := p.store.Runs.Get(ctx, id); r != nil || err != nil { // carried out since the first read
+		return r, err
 	}
 	tasks, err := p.store.Tasks.LastLivesOf(ctx, tasksOf(rule, id), store.End)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, t := range tasks {
 		if t != nil && t.Origin != nil && t.Origin.Tick != nil {
@@ -205,8 +198,8 @@ func (p *Periodic) unrecorded(ctx context.Context, id string) (*schedule.Run, ma
 			return &schedule.Run{
 				ID: id, RuleID: rule.ID, RuleName: tick.Rule, Tenant: rule.Tenant, Nominal: tick.Nominal, Attempt: tick.Attempt,
 				Manual: tick.Manual, TaskID: t.ID, Status: schedule.RunScheduled, At: t.CreatedAt, StartedAt: t.CreatedAt,
-			}, tasks, nil
+			}, nil
 		}
 	}
-	return nil, nil, none
+	return nil, none
 }

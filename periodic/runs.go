@@ -177,8 +177,8 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 // error is a *[model.RefusedError].
 // run is the id of a run, see [Periodic.GetRun].
 func (p *Periodic) Cancel(ctx context.Context, run string) error {
-	rule, ok := ruleOf(run)
-	if !ok {
+	rule := tickplan.RuleOf(run)
+	if rule == "" {
 		return input.Invalid("run", "is %q; want rule@time or rule!request", run)
 	}
 	found := false

@@ -17,8 +17,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/internal/rulechange"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -246,7 +246,7 @@ func (a *app) named(ctx context.Context, c *connection, arg string) audit.Thing 
 		}
 	case audit.Run:
 		t.ID = input.RuleName("", arg)
-		if rule, err := c.store.Rules.Get(ctx, rulechange.RuleOf(arg)); err == nil {
+		if rule, err := c.store.Rules.Get(ctx, tickplan.RuleOf(arg)); err == nil {
 			t.ID = input.RuleName(rule.Tenant, arg)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/mscheduler/mscheduler/internal/access"
-	"github.com/mscheduler/mscheduler/internal/rulechange"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -130,7 +130,7 @@ func (s *API) listRuns(ctx context.Context, ruleID, tenant string, in RunFilter,
 }
 
 func (s *API) cancelRun(ctx context.Context, in *struct{ RunPath }) (*runAnswer, error) {
-	r, err := s.store.Rules.Get(ctx, rulechange.RuleOf(in.Run))
+	r, err := s.store.Rules.Get(ctx, tickplan.RuleOf(in.Run))
 	if errors.Is(err, store.ErrNoRule) || err == nil && !in.owns(r.Tenant) {
 		err = store.ErrNoRun
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
@@ -362,4 +363,11 @@ func jitter(id string, most time.Duration) time.Duration {
 // rule's id, never of its name.
 func TickID(ruleID string, at time.Time) string {
 	return ruleID + "@" + at.UTC().Format("2006-01-02T15:04:05Z")
+}
+
+// RuleOf returns the id of the rule of a run, which begins the run's id: rule@time, or rule!request. "" = it is no
+// id of a run.
+func RuleOf(run string) string {
+	i := strings.IndexAny(run, "@!")
+	return run[:max(i, 0)]
 }

@@ -2,7 +2,9 @@ package tickplan
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -19,6 +21,37 @@ func (d *decision) run(ref schedule.RunRef) *schedule.Run {
 		r.Late = max(cmp.Or(ref.Started, d.now).Sub(ref.Nominal), 0).Milliseconds()
 	}
 	return r
+}
+
+// RunOf returns a run that the rule's document tells of: its record and its task may not be stored yet. nil = the
+// document does not tell of it.
+func RunOf(r *schedule.Rule, id string) *schedule.Run {
+	for _, p := range slices.Backward(r.Planned) { // the last decision counts
+		if p.Record != nil && p.Record.ID == id {
+			return new(*p.Record)
+		}
+	}
+	d := &decision{Rule: r}
+	for _, ref := range r.Active {
+		if ref.ID == id {
+			return d.unrecorded(ref, schedule.RunScheduled)
+		}
+	}
+	for _, ref := range r.Queued {
+		if ref.ID == id {
+			return d.unrecorded(ref, schedule.RunQueued)
+		}
+	}
+	return nil
+}
+
+func (d *decision) unrecorded(ref schedule.RunRef, s schedule.RunStatus) *schedule.Run {
+	run := d.run(ref)
+	run.Status, run.At, run.Rev, run.DeleteAt = s, ref.Started, 0, time.Time{}
+	if ref.TaskType != "" {
+		run.TaskID = d.taskID(ref)
+	}
+	return run
 }
 
 // record notes what became of a run that had been started or queued.

@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/follow"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Event is a change of a node of a flow, or of the flow itself.
@@ -79,10 +80,10 @@ func (w *watch) run(ctx context.Context) error {
 	if err := w.ready(ctx); err != nil {
 		return err
 	}
-	f := follow.Follower[*store.FlowStream]{Store: w.store, Of: "/flows", Open: w.open, Take: w.take, Ends: ends}
+	f := follow.Follower[*store.FlowStream]{Store: w.store, Of: []string{"/flows"}, Open: w.open, Take: w.take, Ends: ends}
 	for {
 		err := f.Run(ctx, nil)
-		if errors.Is(err, follow.ErrNoStreams) || errors.Is(err, follow.ErrNoSeat) {
+		if errors.As(err, new(*model.NoStreamError)) {
 			err = w.poll(ctx)
 		}
 		switch {

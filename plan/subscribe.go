@@ -10,7 +10,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/follow"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -35,8 +34,8 @@ type Event struct {
 
 // Subscribe returns the results of plans, as engines store them, until ctx ends: what each worker that took part in
 // a step did, and steps that no worker serves (NO_WORKER). It returns each result that is
-// stored after the loop has begun, or after Topic.After, at least once. After a broken connection it
-// resumes where it stopped.
+// stored after the loop has begun, or after Topic.After, at least once. Results that this release cannot
+// read are left out. After a broken connection it resumes where it stopped.
 //
 // The loop ends after the first error: the cause of ctx, a *[model.NoStreamError] if there
 // are no change streams or other subscriptions hold both seats, [model.ErrMissed] if results may be missing
@@ -68,7 +67,7 @@ func (p *Plans) subscribe(ctx context.Context, topic Topic, yield func(Event) bo
 	}
 	filter := store.ResultFilter{Tenant: topic.Tenant, Description: topic.Title, PlanID: topic.Subtitle}
 	f := follow.Follower[*store.ResultStream]{
-		Store: p.store, Of: "/plans",
+		Store: p.store, Of: []string{"/plans"},
 		Open: func(ctx context.Context, token bson.Raw) (*store.ResultStream, error) {
 			return p.store.Results.Watch(ctx, filter, token)
 		},
@@ -84,14 +83,8 @@ func (p *Plans) subscribe(ctx context.Context, topic Topic, yield func(Event) bo
 		},
 		Ends: func(err error) bool { return errors.Is(err, errLeft) },
 	}
-	switch err := f.Run(ctx, token); {
-	case errors.Is(err, errLeft):
-		return nil
-	case errors.Is(err, follow.ErrNoSeat), errors.Is(err, follow.ErrNoStreams):
-		return &model.NoStreamError{Reason: err.Error(), Later: errors.Is(err, follow.ErrNoSeat)}
-	case store.EventsLost(err):
-		return fmt.Errorf("%w: %w", model.ErrMissed, err)
-	default:
+	if err := f.Run(ctx, token); !errors.Is(err, errLeft) {
 		return err
 	}
+	return nil
 }

@@ -92,7 +92,6 @@ func New(c Config) (*Producer, error) {
 	}
 	p.single = groupcommit.New(maxGathered, p.insertGathered)
 	p.await = newAwaiter(r.Store, c.Logger)
-	p.subscriptions.renewal = subscriptionRenewal
 	return p, nil
 }
 

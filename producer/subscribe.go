@@ -2,7 +2,6 @@ package producer
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/follow"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -93,64 +95,57 @@ func (p *Producer) subscribe(ctx context.Context, filter EventFilter) (*Subscrip
 	if err := filter.validate(); err != nil {
 		return nil, err
 	}
-	if _, err := store.ParseToken(filter.After); err != nil {
+	token, err := store.ParseToken(filter.After)
+	if err != nil {
 		return nil, err
 	}
-	ctx = store.Outside(ctx)
-	if err := p.room.Prepare(ctx); err != nil {
+	if err := p.room.Prepare(store.Outside(ctx)); err != nil {
 		return nil, err
-	}
-	switch topology, err := p.room.Store.Topology(ctx); {
-	case err != nil:
-		return nil, err
-	case !topology.Subscriptions():
-		return nil, noStream("this is a standalone server; make it a replica set (one member is enough)", false)
 	}
 	s := &Subscription{
-		store: p.room.Store, holder: "events/" + rand.Text(), renewal: p.subscriptions.renewal,
-		filter: store.EventFilter{Tenant: filter.Tenant, Types: slices.Compact(slices.Sorted(slices.Values(filter.Types))), Key: filter.Key, Kinds: slices.Clone(filter.Kinds)},
-		events: make(chan model.TaskEvent), done: make(chan struct{}),
+		events: make(chan model.TaskEvent), opened: make(chan struct{}), done: make(chan struct{}),
 	}
 	running, ended, err := p.subscriptions.begin(s)
 	if err != nil {
 		return nil, err
 	}
-	stream, err := s.open(ctx, filter.After)
-	if err != nil {
-		s.err = err
-		s.cancel(err)
+	of := store.EventFilter{Tenant: filter.Tenant, Types: slices.Compact(slices.Sorted(slices.Values(filter.Types))), Key: filter.Key, Kinds: slices.Clone(filter.Kinds)}
+	f := follow.Follower[*store.EventStream]{
+		Store: p.room.Store, Of: of.Types, Renewal: p.subscriptions.renewal,
+		Open: func(ctx context.Context, token bson.Raw) (*store.EventStream, error) {
+			stream, err := p.room.Store.Events(ctx, of, token)
+			if err == nil {
+				s.begun(stream.Token())
+			}
+			return stream, err
+		},
+		Take: func(ctx context.Context, stream *store.EventStream) error { return s.take(ctx, stream, running.Done()) },
+		// An error before the first stream was open is the answer of Subscribe.
+		Ends: func(error) bool { return !s.isOpen() },
+	}
+	go func() {
+		s.err = f.Run(running, token)
+		if errors.As(s.err, new(*model.NoStreamError)) {
+			s.err = fmt.Errorf("%w; Await works without one, it polls", s.err)
+		}
+		s.cancel(s.err)
 		ended()
 		close(s.done)
-		return nil, err
+	}()
+	select {
+	case <-s.opened:
+		return s, nil
+	case <-s.done:
+		return nil, s.err
+	case <-ctx.Done():
+		s.cancel(errUnsubscribed)
+		return nil, context.Cause(ctx)
 	}
-	go s.run(running, stream, ended)
-	return s, nil
-}
-
-// open takes a seat and opens the first stream.
-func (s *Subscription) open(ctx context.Context, token string) (stream *store.EventStream, err error) {
-	if s.seat, err = s.store.Seats.AcquireSubscription(ctx, s.filter.Types, s.holder); err != nil {
-		return nil, err
-	}
-	if s.seat == nil {
-		return nil, noStream("other subscriptions hold all seats for these types or for all types together", true)
-	}
-	if stream, err = s.store.Events(ctx, s.filter, token); err == nil {
-		s.seen(stream.Token())
-		return stream, nil
-	}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), seatCall)
-	defer cancel()
-	err = errors.Join(err, s.store.Seats.Release(call, s.seat, s.holder))
-	if store.EventsLost(err) {
-		return nil, missed(err)
-	}
-	return nil, store.TokenRefused(token, err)
 }
 
 // subscriptions are those of a producer that are open.
 type subscriptions struct {
-	renewal time.Duration // of seats
+	renewal time.Duration // of seats; 0 = [follow.SeatRenewal]
 
 	mu     sync.Mutex
 	closed bool

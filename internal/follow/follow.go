@@ -2,10 +2,13 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	mathrand "math/rand/v2"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -23,41 +26,43 @@ type Stream interface {
 }
 
 // Follower reads streams while it holds a seat: each one is a load on the database. After an error a
-// new stream goes on where the last one stopped.
+// new stream goes on where the last one stopped. The seat is kept beside, however long the reader takes.
 type Follower[S Stream] struct {
 	Store *store.Store
-	Of    string // what the streams are about, such as /plans: followers of one kind share seats
+	Of    []string // what the streams are about, such as /plans: followers of the same share seats
 	Open  func(ctx context.Context, token bson.Raw) (S, error)
 	// Take waits for what the stream says next, for [store.StreamAwait] at most, and hands it over.
 	Take func(ctx context.Context, stream S) error
-	// Ends says of errors of Open and Take that they end the loop, beside those of the database.
+	// Ends says of errors that they end the loop, beside those that always do.
 	Ends func(error) bool
+	// Renewal is how often the seat is extended; 0 = [SeatRenewal].
+	Renewal time.Duration
 }
 
-// Errors of a [Follower].
-var (
-	// ErrNoStreams says that the deployment has no change streams.
-	ErrNoStreams = errors.New("this is a standalone server; make it a replica set (one member is enough)")
-	// ErrNoSeat says that others hold all seats.
-	ErrNoSeat = errors.New("others hold all seats for change streams")
-)
-
 const (
+	// SeatRenewal is how often a seat is extended.
+	SeatRenewal = store.SeatLease * 2 / 3
 	// longestStream is how long one change stream is kept before it is opened again where it was.
 	// Its context needs a deadline: without one, the driver would lay the client's own timeout,
 	// which is for calls, over each wait for an event.
 	longestStream = 24 * time.Hour
-	// seatRenewal is how often a seat is extended; a wait for an event may come on top of it.
-	seatRenewal = store.SeatLease - store.StreamAwait - 10*time.Second
 	// seatCall bounds a call about a seat, and the opening and closing of a stream.
 	seatCall = 5 * time.Second
 	// firstReopen and lastReopen bound the pauses between tries after an error.
 	firstReopen, lastReopen = 50 * time.Millisecond, 5 * time.Second
 )
 
+var (
+	// ErrNoStreams says that the deployment has no change streams.
+	ErrNoStreams = &model.NoStreamError{Reason: "this is a standalone server; make it a replica set (one member is enough)"}
+	errNoSeat    = &model.NoStreamError{Reason: "other subscriptions hold all seats for these events, or for all events together", Later: true}
+	errSeatLost  = &model.NoStreamError{Reason: "its seat lapsed while the database was unavailable, and other subscriptions hold all seats now", Later: true}
+	errNoPlace   = fmt.Errorf("%w without a resume token", store.ErrStreamEnded)
+)
+
 // Run reads streams, the first from the token on (nil = from now on), until ctx ends, Take stops it, or
-// nothing can go on: the seat went to somebody else, the server no longer has what happened since
-// ([store.EventsLost]), or it refuses, be it only the given token. It waits for a server that is down.
+// nothing can go on: others hold all seats ([model.NoStreamError]), the server no longer has what happened since
+// ([model.ErrMissed]), or it refuses, be it only the given token. It waits for a server that is down.
 func (f *Follower[S]) Run(ctx context.Context, token bson.Raw) error {
 	topology, err := f.Store.Topology(ctx)
 	if err != nil {
@@ -66,34 +71,53 @@ func (f *Follower[S]) Run(ctx context.Context, token bson.Raw) error {
 	if !topology.Subscriptions() {
 		return ErrNoStreams
 	}
+	ctx, stop := context.WithCancelCause(ctx)
 	s := seat{store: f.Store, of: f.Of, holder: "follow/" + rand.Text()}
-	defer s.leave(ctx)
-	given := store.TokenText(token)
-	for pause := firstReopen; ; {
-		err := s.keep(ctx)
+	var keeping sync.WaitGroup
+	defer func() {
+		stop(nil)
+		keeping.Wait()
+		s.leave(ctx)
+	}()
+	for pause, opened := firstReopen, false; ; {
+		began := f.Store.Local().Monotonic()
+		var err error
+		if s.have == nil {
+			if err = s.take(ctx); err == nil {
+				keeping.Go(func() { stop(s.keep(ctx, cmp.Or(f.Renewal, SeatRenewal))) })
+			}
+		}
 		if err == nil {
-			began := f.Store.Local().Monotonic()
 			var stream S
 			if stream, err = f.open(ctx, token); err == nil {
-				given = "" // it is good
-				token, err = f.read(ctx, stream, &s)
-			} else {
-				err = store.TokenRefused(given, err)
+				opened = true
+				token, err = f.read(ctx, stream)
+			} else if !opened {
+				err = store.TokenRefused(store.TokenText(token), err)
 			}
-			if f.Store.Local().Monotonic()-began > lastReopen {
-				pause = firstReopen
-			}
+		}
+		if f.Store.Local().Monotonic()-began > lastReopen {
+			pause = firstReopen
 		}
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, ErrNoSeat), errors.Is(err, model.ErrInvalid), err != nil && f.Ends(err), store.EventsLost(err), err != nil && !store.Unreachable(err):
+		case store.EventsLost(err):
+			return fmt.Errorf("%w, the server no longer has all that happened: %w", model.ErrMissed, err)
+		case err != nil && (final(err) || f.Ends(err)):
 			return err
+		case opened && token == nil: // to begin again from now on would miss events silently
+			return fmt.Errorf("%w: %w", model.ErrMissed, errNoPlace)
 		case err != nil:
 			clock.Pause(ctx, pause/2+mathrand.N(pause))
 			pause = min(2*pause, lastReopen)
 		}
 	}
+}
+
+// final says that to try again is useless.
+func final(err error) bool {
+	return errors.As(err, new(*model.NoStreamError)) || errors.Is(err, model.ErrInvalid) || !store.Unreachable(err)
 }
 
 func (f *Follower[S]) open(ctx context.Context, token bson.Raw) (S, error) {
@@ -103,7 +127,7 @@ func (f *Follower[S]) open(ctx context.Context, token bson.Raw) (S, error) {
 }
 
 // read reads one stream, and returns where to go on. Without an error it was merely open for long enough.
-func (f *Follower[S]) read(ctx context.Context, stream S, s *seat) (bson.Raw, error) {
+func (f *Follower[S]) read(ctx context.Context, stream S) (bson.Raw, error) {
 	defer func() {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), seatCall)
 		defer cancel()
@@ -119,44 +143,57 @@ func (f *Follower[S]) read(ctx context.Context, stream S, s *seat) (bson.Raw, er
 		case err != nil:
 			return stream.Token(), err
 		}
-		if err := s.keep(ctx); err != nil {
-			return stream.Token(), err
-		}
 	}
 }
 
 // seat is the right to hold a stream open.
 type seat struct {
-	store      *store.Store
-	of, holder string
-	have       *store.Seat
-	renewed    time.Duration // monotonic
+	store  *store.Store
+	of     []string
+	holder string
+	have   *store.Seat
 }
 
-// keep takes a seat, or extends the one that it has.
-func (s *seat) keep(ctx context.Context) error {
-	now := s.store.Local().Monotonic()
-	if s.have != nil && now-s.renewed < seatRenewal {
-		return nil
-	}
+// take takes a seat.
+func (s *seat) take(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, seatCall)
 	defer cancel()
-	if s.have != nil {
-		kept, err := s.store.Seats.Renew(ctx, s.have, s.holder)
-		if err != nil {
-			return err // the next try renews it: the lease does not last until the renewal after this one
-		}
-		if kept {
-			s.renewed = now
-			return nil
-		}
-		s.have = nil // it lapsed, and somebody else was quicker
+	if s.have, err = s.store.Seats.AcquireSubscription(ctx, s.of, s.holder); err == nil && s.have == nil {
+		err = errNoSeat
 	}
-	var err error
-	if s.have, err = s.store.Seats.AcquireSubscription(ctx, []string{s.of}, s.holder); err == nil && s.have == nil {
-		err = ErrNoSeat
+	return err
+}
+
+// keep extends the seat until ctx ends, or it is lost for good.
+func (s *seat) keep(ctx context.Context, every time.Duration) error {
+	for pause := every; clock.Pause(ctx, pause); {
+		switch err := s.renew(ctx); {
+		case errors.Is(err, errNoSeat):
+			return errSeatLost
+		case err != nil: // the seat lapses soon
+			pause = every / 12
+		default:
+			pause = every
+		}
 	}
-	s.renewed = now
+	return nil
+}
+
+// renew extends the seat, or takes another if it lapsed and somebody else was quicker.
+func (s *seat) renew(ctx context.Context) error {
+	call, cancel := context.WithTimeout(ctx, seatCall)
+	defer cancel()
+	kept, err := s.store.Seats.Renew(call, s.have, s.holder)
+	if err != nil || kept {
+		return err
+	}
+	other, err := s.store.Seats.AcquireSubscription(call, s.of, s.holder)
+	if err == nil && other == nil {
+		return errNoSeat
+	}
+	if err == nil {
+		s.have = other
+	}
 	return err
 }
 

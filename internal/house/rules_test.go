@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"internal/finish":      {"core", "internal/store", "internal/groupcommit", "internal/health"},
 	"internal/upkeep":      {"core", "internal/store", "internal/tasktypes", "internal/outcome", "internal/limits"},
 	"internal/command":     {"core", "internal/store", "internal/groupcommit", "internal/tasktypes", "internal/limits", "internal/outcome", "internal/callback", "internal/secret"},
-	"producer":             {"core", "internal/store", "internal/groupcommit", "internal/command", "internal/secret"},
+	"producer":             {"core", "internal/store", "internal/follow", "internal/groupcommit", "internal/command", "internal/secret"},
 	"admin":                {"core", "internal/store", "internal/secret", "internal/command", "producer"},
 	"pull":                 {"core", "internal/store", "internal/groupcommit", "internal/tasktypes", "internal/claim", "internal/limits", "internal/command", "producer"},
 	"consumer":             {"core", "internal/workerevent", "internal/store", "internal/fetchplan", "internal/finish", "internal/tasktypes", "internal/claim", "internal/control", "internal/decision", "internal/health", "internal/lapse", "internal/lease", "internal/limits", "internal/outcome", "internal/presence", "internal/stream", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},

@@ -105,11 +105,11 @@ func (s *API) watch(ctx context.Context, in *struct{ Watched }) (*huma.StreamRes
 		if streams, err := s.hasStreams(ctx); err != nil {
 			return nil, err
 		} else if !streams {
-			return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("tasks cannot be watched: "+follow.ErrNoStreams.Error()), later)
+			return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("tasks cannot be watched: "+follow.ErrNoStreams.Reason), later)
 		}
 	}
 	l, err := s.hub.listen(ctx, in.After, wants)
-	if errors.Is(err, follow.ErrNoSeat) {
+	if errors.As(err, new(*model.NoStreamError)) {
 		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(err.Error()), later)
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ func (s *API) streamed(ctx context.Context, begun func(token string), tell func(
 	}
 	first := true
 	f := follow.Follower[*store.ChangeStream]{
-		Store: s.store, Of: "/changes",
+		Store: s.store, Of: []string{"/changes"},
 		Open: func(ctx context.Context, token bson.Raw) (*store.ChangeStream, error) {
 			cs, err := s.store.Changes(ctx, token)
 			if err == nil && first {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -37,7 +36,7 @@ type Change struct {
 
 // ChangeStream tells of changes of tasks, runs, flows and workers, in the order of the writes.
 type ChangeStream struct {
-	cs    *mongo.ChangeStream
+	watched
 	colls map[string]ChangeOf
 }
 
@@ -50,10 +49,6 @@ type ChangeStream struct {
 // Writes that nobody sees are left out by the server: pings of tasks, heartbeats in which nothing is new.
 // Of all but tasks the stream tells only which document changed: its readers want the document as it is.
 func (s *Store) Changes(ctx context.Context, token bson.Raw) (*ChangeStream, error) {
-	o := options.ChangeStream().SetMaxAwaitTime(StreamAwait).SetBatchSize(0) // see Events
-	if token != nil {
-		o.SetResumeAfter(token)
-	}
 	of := func(coll *mongo.Collection, match bson.D) bson.D {
 		return append(bson.D{d("ns.coll", coll.Name())}, match...)
 	}
@@ -72,7 +67,7 @@ func (s *Store) Changes(ctx context.Context, token bson.Raw) (*ChangeStream, err
 		of(s.flows, updated("rev")),
 		of(s.workers, workers),
 	}
-	cs, err := s.durableDatabase().Watch(ctx, mongo.Pipeline{
+	cs, err := watch(ctx, s.durableDatabase(), token,
 		bson.D{d("$match", bson.D{d("$or", match)})},
 		// What is large and nobody reads here. The token, _id, must stay.
 		bson.D{d("$project", bson.D{
@@ -81,11 +76,11 @@ func (s *Store) Changes(ctx context.Context, token bson.Raw) (*ChangeStream, err
 			d("fullDocument.nodes", 0), d("fullDocument.states", 0), d("fullDocument.planned", 0), d("updateDescription.updatedFields.planned", 0),
 			d("fullDocument.call", 0), d("updateDescription.updatedFields.call", 0),
 		})},
-	}, o)
+	)
 	if err != nil {
-		return nil, explain(err, "opening a change stream")
+		return nil, err
 	}
-	return &ChangeStream{cs: cs, colls: map[string]ChangeOf{
+	return &ChangeStream{watched: cs, colls: map[string]ChangeOf{
 		s.tasks.Name(): OfTasks, s.runs.Name(): OfRuns, s.flows.Name(): OfFlows, s.workers.Name(): OfWorkers,
 	}}, nil
 }
@@ -93,7 +88,10 @@ func (s *Store) Changes(ctx context.Context, token bson.Raw) (*ChangeStream, err
 // Next waits for a change and returns it with the others that have arrived, at most limit; none if there was
 // none for [StreamAwait].
 func (st *ChangeStream) Next(ctx context.Context, limit int) (out []Change, err error) {
-	for st.cs.TryNext(ctx) {
+	for {
+		if more, err := st.next(ctx); !more {
+			return out, err
+		}
 		c, ok, err := st.decode()
 		if err != nil {
 			return nil, err
@@ -105,13 +103,6 @@ func (st *ChangeStream) Next(ctx context.Context, limit int) (out []Change, err 
 			return out, nil
 		}
 	}
-	if err := st.cs.Err(); err != nil {
-		return nil, explain(err, "waiting for the change stream")
-	}
-	if st.cs.ID() == 0 {
-		return nil, ErrStreamEnded
-	}
-	return out, nil
 }
 
 func (st *ChangeStream) decode() (c Change, ok bool, err error) {
@@ -145,12 +136,6 @@ func (st *ChangeStream) decode() (c Change, ok bool, err error) {
 	c.Task = &e
 	return c, ok, nil
 }
-
-// Token is the place in the stream up to which everything was returned.
-func (st *ChangeStream) Token() bson.Raw { return slices.Clone(st.cs.ResumeToken()) }
-
-// Close ends the stream.
-func (st *ChangeStream) Close(ctx context.Context) error { return st.cs.Close(ctx) }
 
 // ByIDs reads records. Those that this release cannot read are left out, and the log says so. Index: _id.
 func (s *Runs) ByIDs(ctx context.Context, ids []string) ([]schedule.Run, error) {

@@ -12,7 +12,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -30,7 +29,7 @@ type EventFilter struct {
 
 // EventStream tells what happens to tasks, in the order of the writes to each of them.
 type EventStream struct {
-	cs   *mongo.ChangeStream
+	watched
 	want map[model.EventKind]bool
 }
 
@@ -40,30 +39,19 @@ type EventStream struct {
 // The server picks the tasks, by their ids, and of the writes leaves out pings and whatever
 // else decides nothing. Documents are not looked up: a lookup costs the primary a read for
 // each event, and gives the task as it is by then, not as the write left it.
-func (s *Store) Events(ctx context.Context, f EventFilter, token string) (*EventStream, error) {
-	// The server opens a stream of no first batch at once, with a place to go on from
-	// (SERVER-38413). Otherwise it would look through all that was written since the token
-	// before it answers, which may take longer than a caller waits for an answer.
-	o := options.ChangeStream().SetMaxAwaitTime(StreamAwait).SetBatchSize(0)
-	after, err := ParseToken(token)
-	if err != nil {
-		return nil, err
-	}
-	if after != nil {
-		o.SetResumeAfter(after)
-	}
-	cs, err := s.durable(s.tasks).Watch(ctx, mongo.Pipeline{
+func (s *Store) Events(ctx context.Context, f EventFilter, token bson.Raw) (*EventStream, error) {
+	cs, err := watch(ctx, s.durable(s.tasks), token,
 		bson.D{d("$match", f.match())},
 		// What is large and no event tells. The token, _id, must stay.
 		bson.D{d("$project", bson.D{
 			d("fullDocument.args", 0), d("updateDescription.updatedFields.args", 0),
 			d("updateDescription.updatedFields.result", 0), d("updateDescription.updatedFields.steps", 0),
 		})},
-	}, o)
+	)
 	if err != nil {
-		return nil, explain(err, "opening a change stream")
+		return nil, err
 	}
-	st := &EventStream{cs: cs, want: map[model.EventKind]bool{}}
+	st := &EventStream{watched: cs, want: map[model.EventKind]bool{}}
 	for _, k := range f.Kinds {
 		st.want[k] = true
 	}
@@ -128,20 +116,16 @@ func (f *EventFilter) ids() any {
 }
 
 // Next waits for the next event and returns it; ok is false when there was none for
-// [StreamAwait], so that [EventStream.Token] moves on.
+// [StreamAwait], so that the token moves on.
 func (st *EventStream) Next(ctx context.Context) (e model.TaskEvent, ok bool, err error) {
-	for st.cs.TryNext(ctx) {
+	for {
+		if more, err := st.next(ctx); !more {
+			return e, false, err
+		}
 		if e, ok, err = st.decode(); err != nil || ok {
 			return e, ok, err
 		}
 	}
-	if err := st.cs.Err(); err != nil {
-		return e, false, explain(err, "waiting for the change stream")
-	}
-	if st.cs.ID() == 0 {
-		return e, false, ErrStreamEnded
-	}
-	return e, false, nil
 }
 
 func (st *EventStream) decode() (model.TaskEvent, bool, error) {
@@ -164,17 +148,9 @@ func (st *EventStream) decode() (model.TaskEvent, bool, error) {
 	if !ok || len(st.want) > 0 && !st.want[e.Kind] {
 		return model.TaskEvent{}, false, nil
 	}
-	e.Token = st.Token()
+	e.Token = TokenText(st.cs.ResumeToken())
 	return e, true, nil
 }
-
-// Token is the place in the stream up to which everything was returned by Next.
-func (st *EventStream) Token() string {
-	return TokenText(st.cs.ResumeToken())
-}
-
-// Close ends the stream.
-func (st *EventStream) Close(ctx context.Context) error { return st.cs.Close(ctx) }
 
 // TokenText is a place in a stream as text, and ParseToken reads it; "" = nil.
 func TokenText(token bson.Raw) string { return base64.RawURLEncoding.EncodeToString(token) }

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -19,7 +17,7 @@ import (
 
 // FlowStream returns the decisions about one flow, each as the fields that it changed, in their
 // order.
-type FlowStream struct{ cs *mongo.ChangeStream }
+type FlowStream struct{ watched }
 
 // FlowChange is one decision about a flow, or its deletion.
 type FlowChange struct {
@@ -31,34 +29,23 @@ type FlowChange struct {
 // Watch opens a stream of the decisions about a flow: those after the given token (nil = from now
 // on). The caller holds a seat, see [Seats.AcquireSubscription].
 func (s *Flows) Watch(ctx context.Context, id string, token bson.Raw) (*FlowStream, error) {
-	// Without a first batch the server answers at once, see [Store.Events].
-	o := options.ChangeStream().SetMaxAwaitTime(StreamAwait).SetBatchSize(0)
-	if token != nil {
-		o.SetResumeAfter(token)
-	}
-	cs, err := s.durable(s.flows).Watch(ctx, mongo.Pipeline{bson.D{d("$match", bson.D{
+	cs, err := watch(ctx, s.durable(s.flows), token, bson.D{d("$match", bson.D{
 		d("documentKey._id", id),
 		d("$or", bson.A{
 			bson.D{d("operationType", "delete")},
 			bson.D{d("operationType", "update"), d("updateDescription.updatedFields.rev", exists)},
 		}),
-	})}}, o)
+	})})
 	if err != nil {
-		return nil, explain(err, "opening a change stream")
+		return nil, err
 	}
 	return &FlowStream{cs}, nil
 }
 
 // Next waits for the next decision. ok is false if there was none for [StreamAwait].
 func (st *FlowStream) Next(ctx context.Context) (c FlowChange, ok bool, err error) {
-	if !st.cs.TryNext(ctx) {
-		switch err := st.cs.Err(); {
-		case err != nil:
-			return c, false, explain(err, "waiting for the change stream")
-		case st.cs.ID() == 0:
-			return c, false, ErrStreamEnded
-		}
-		return c, false, nil
+	if ok, err = st.next(ctx); !ok {
+		return c, false, err
 	}
 	var doc struct {
 		Kind   string `bson:"operationType"`
@@ -72,12 +59,6 @@ func (st *FlowStream) Next(ctx context.Context) (c FlowChange, ok bool, err erro
 	}
 	return FlowChange{Gone: doc.Kind == "delete", set: doc.Update.Set, removed: doc.Update.Removed}, true, nil
 }
-
-// Token is the place in the stream up to which everything was returned.
-func (st *FlowStream) Token() bson.Raw { return st.cs.ResumeToken() }
-
-// Close ends the stream.
-func (st *FlowStream) Close(ctx context.Context) error { return st.cs.Close(ctx) }
 
 // ErrUnclear is returned for a change that does not say what became of the nodes: read the flow.
 var ErrUnclear = errors.New("the change of the flow is not clear")

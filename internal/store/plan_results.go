@@ -2,11 +2,9 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -128,16 +126,14 @@ func (s *Results) List(ctx context.Context, plan string, p ResultPage) (page []*
 type ResultFilter struct{ Tenant, Description, PlanID string }
 
 // ResultStream returns results as they are stored.
-type ResultStream struct{ cs *mongo.ChangeStream }
+type ResultStream struct {
+	watched
+	of *Results
+}
 
 // Watch opens a stream of results: those after the given token (nil = from now on). The caller holds a
 // seat, see [Seats.AcquireSubscription].
 func (s *Results) Watch(ctx context.Context, f ResultFilter, token bson.Raw) (*ResultStream, error) {
-	// Without a first batch the server answers at once, see [Store.Events].
-	o := options.ChangeStream().SetMaxAwaitTime(StreamAwait).SetBatchSize(0)
-	if token != nil {
-		o.SetResumeAfter(token)
-	}
 	match := bson.D{d("operationType", "insert")}
 	for _, x := range [][2]string{{"tenant", f.Tenant}, {"description", f.Description}, {"plan_id", f.PlanID}} {
 		switch {
@@ -147,35 +143,26 @@ func (s *Results) Watch(ctx context.Context, f ResultFilter, token bson.Raw) (*R
 			match = append(match, d("fullDocument."+x[0], x[1]))
 		}
 	}
-	cs, err := s.durable(s.planResults).Watch(ctx, mongo.Pipeline{bson.D{d("$match", match)}}, o)
+	cs, err := watch(ctx, s.durable(s.planResults), token, bson.D{d("$match", match)})
 	if err != nil {
-		return nil, explain(err, "opening a change stream")
+		return nil, err
 	}
-	return &ResultStream{cs}, nil
+	return &ResultStream{watched: cs, of: s}, nil
 }
 
-// Next waits for the next result; nil if there was none for [StreamAwait].
+// Next waits for the next result; nil if there was none for [StreamAwait]. Those that this release cannot read are
+// left out, and the log says so.
 func (st *ResultStream) Next(ctx context.Context) (*repeat.Result, error) {
-	if !st.cs.TryNext(ctx) {
-		switch err := st.cs.Err(); {
-		case err != nil:
-			return nil, explain(err, "waiting for the change stream")
-		case st.cs.ID() == 0:
-			return nil, ErrStreamEnded
+	for {
+		if ok, err := st.next(ctx); !ok {
+			return nil, err
 		}
-		return nil, nil //nolint:nilnil // there was none
+		raw, _ := st.cs.Current.Lookup("fullDocument").DocumentOK()
+		r := new(repeat.Result)
+		err := codec.Decode(raw, r)
+		if err == nil {
+			return r, nil
+		}
+		st.of.complain(st.of.planResults, raw, err)
 	}
-	var doc struct {
-		Full repeat.Result `bson:"fullDocument"`
-	}
-	if err := codec.Decode(st.cs.Current, &doc); err != nil {
-		return nil, fmt.Errorf("reading a result: %w", err)
-	}
-	return &doc.Full, nil
 }
-
-// Token is the place in the stream up to which everything was returned.
-func (st *ResultStream) Token() bson.Raw { return st.cs.ResumeToken() }
-
-// Close ends the stream.
-func (st *ResultStream) Close(ctx context.Context) error { return st.cs.Close(ctx) }

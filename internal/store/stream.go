@@ -2,12 +2,9 @@ package store
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -17,7 +14,7 @@ import (
 // Stream watches for tasks that became due sooner than anybody knew: inserts, and
 // writes of wake_at. Claims, pings and ends wake nobody. It is a hint: losing every
 // event costs latency, never work.
-type Stream struct{ cs *mongo.ChangeStream }
+type Stream struct{ watched }
 
 // Woken is one event: the task as it was inserted, or only the id of one that changed.
 type Woken struct {
@@ -42,26 +39,16 @@ func (s *core) Watch(ctx context.Context, types []string, conditions *lifecycle.
 		wanted = append(wanted, inserts)
 	}
 	match := bson.D{d("$match", bson.D{d("$or", wanted)})}
-	// Streams are majority reads by nature; any other concern is refused.
-	cs, err := s.durable(s.tasks).Watch(ctx, mongo.Pipeline{match}, options.ChangeStream().SetMaxAwaitTime(StreamAwait))
+	cs, err := watch(ctx, s.durable(s.tasks), nil, match)
 	if err != nil {
-		return nil, explain(err, "opening a change stream")
+		return nil, err
 	}
-	return &Stream{cs: cs}, nil
+	return &Stream{cs}, nil
 }
-
-// StreamAwait is how long the server waits for an event before it answers empty. Each
-// answer is a command of an idle worker; events do not wait for it. Many proxies break a connection on which nothing
-// moves for a minute.
-const StreamAwait = 45 * time.Second
 
 // noTimeout is longer than any stream lives, and short enough for the driver to take the
 // server's wait from [StreamAwait] and not from it: it counts in int32 milliseconds.
 const noTimeout = 20 * 24 * time.Hour
-
-// ErrStreamEnded is returned by [Stream.Next] when the server ended the stream, as it
-// does when the collection is dropped.
-var ErrStreamEnded = errors.New("the change stream ended")
 
 // Next waits for an event and returns it with all others that have arrived, at most max.
 func (st *Stream) Next(ctx context.Context, limit int) ([]Woken, error) {
@@ -102,6 +89,3 @@ func (st *Stream) decode() (Woken, error) {
 	}
 	return Woken{ID: event.Key.ID, Task: event.Document}, nil
 }
-
-// Close ends the stream.
-func (st *Stream) Close(ctx context.Context) error { return st.cs.Close(ctx) }

@@ -73,7 +73,7 @@ func TestAStreamOpensBeforeTheServerHasLookedForEvents(t *testing.T) {
 	})
 	s, _ := openAs(t, o)
 	require.NoError(t, s.Ready(t.Context()))
-	first, err := s.Events(t.Context(), store.EventFilter{}, "")
+	first, err := s.Events(t.Context(), store.EventFilter{}, nil)
 	require.NoError(t, err)
 	token := first.Token()
 	require.NotEmpty(t, token)

@@ -183,3 +183,25 @@ func TestAPermitIsUsedWhileItsTaskCannotBeRead(t *testing.T) {
 	require.Equal(t, lifecycle.PermitUsed, state(good.ID))
 	require.Equal(t, lifecycle.PermitFree, state("-/t/gone"))
 }
+
+func TestAResultThatCannotBeReadEndsNoStreamOfResults(t *testing.T) {
+	db := testdb.New(t)
+	s, err := store.Open(store.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(t.Context()))
+	stream, err := s.Results.Watch(t.Context(), store.ResultFilter{PlanID: "p"}, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, stream.Close(t.Context())) }()
+	for _, doc := range []bson.D{{{Key: "step", Value: "one"}}, {{Key: "step", Value: 2}}} {
+		_, err := db.Collection("plan_results").InsertOne(t.Context(), append(bson.D{{Key: "_id", Value: fmt.Sprint(doc)}, {Key: "plan_id", Value: "p"}}, doc...))
+		require.NoError(t, err)
+	}
+	for {
+		result, err := stream.Next(t.Context())
+		require.NoError(t, err)
+		if result != nil { // a first look may find nothing
+			require.EqualValues(t, 2, result.Step)
+			return
+		}
+	}
+}

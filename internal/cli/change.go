@@ -112,7 +112,7 @@ tasks, and the command returns at once; see: mscheduler bulk --help`,
 					return err
 				}
 			}
-			filter, err := a.changeFilter(&f, &ch)
+			filter, err := a.changeFilter(cmd.Flags(), &f, &ch)
 			if err != nil {
 				return err
 			}
@@ -127,6 +127,9 @@ tasks, and the command returns at once; see: mscheduler bulk --help`,
 			run := &changing{app: a, taskChange: ch, c: c, remarkText: remark, where: where, background: background}
 			if len(args) > 0 {
 				return run.byID(cmd.Context(), args)
+			}
+			if err := f.times(&filter, c.at); err != nil {
+				return err
 			}
 			return run.byFilter(cmd.Context(), filter, yes)
 		},
@@ -147,8 +150,8 @@ tasks, and the command returns at once; see: mscheduler bulk --help`,
 	return cmd
 }
 
-func (a *app) changeFilter(f *filterFlags, ch *taskChange) (store.Filter, error) {
-	filter, err := a.filter(f)
+func (a *app) changeFilter(fs *pflag.FlagSet, f *filterFlags, ch *taskChange) (store.Filter, error) {
+	filter, err := a.filter(fs, f)
 	if err != nil {
 		return filter, err
 	}
@@ -269,7 +272,7 @@ func skippedText(c *bulk.Counts) string {
 }
 
 func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error {
-	if f.Before.IsZero() {
+	if f.Before.IsZero() || f.Before.After(r.c.at) {
 		f.Before = r.c.at // what comes while we are at it was not counted
 	}
 	n, err := r.c.store.History.CountLives(ctx, f, r.where)

@@ -232,6 +232,13 @@ func limited(h http.Handler) *http.Server {
 	}
 }
 
+// within ends something, for some time at most, though ctx has ended.
+func within(ctx context.Context, limit time.Duration, end func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	return end(ctx)
+}
+
 // answer answers requests until ctx ends, and those that are in progress then.
 func (a *app) answer(ctx context.Context, listener net.Listener, api *server.Server, f *serveFlags) error {
 	h := limited(api)
@@ -252,11 +259,9 @@ func (a *app) answer(ctx context.Context, listener net.Listener, api *server.Ser
 	}
 	api.Drain()
 	clock.Pause(context.WithoutCancel(ctx), f.shutdownDelay) // a second signal ends it
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	err := h.Shutdown(stop)
+	err := within(ctx, 10*time.Second, h.Shutdown)
 	if ended := <-done; !errors.Is(ended, http.ErrServerClosed) {
 		err = errors.Join(err, ended)
 	}
-	return errors.Join(err, api.Close(stop))
+	return errors.Join(err, within(ctx, 5*time.Second, api.Close)) // also after a request that took all of its time
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -73,8 +74,14 @@ func (f *filterFlags) given(fs *pflag.FlagSet) bool {
 	return false
 }
 
-// filter makes the store's filter, or says which flag is wrong.
-func (a *app) filter(f *filterFlags) (store.Filter, error) {
+// filter makes the store's filter, or says which flag is wrong. An empty one, such as that of a script's variable
+// that is not set, would select every task. The times may be relative to those of the database: see times.
+func (a *app) filter(fs *pflag.FlagSet, f *filterFlags) (store.Filter, error) {
+	for _, name := range filterNames {
+		if v := fs.Lookup(name); v.Changed && (v.Value.String() == "" || v.Value.String() == "[]") {
+			return store.Filter{}, usage("--%s is empty; leave it out to select every task", name)
+		}
+	}
 	out := store.Filter{Tenant: f.tenant, Type: f.typ, Key: f.key, Category: f.category, Creator: f.creator, WorkerID: f.worker, Error: f.errorText, Args: f.args}
 	if f.tenant != "" {
 		if err := input.Name("--tenant", f.tenant); err != nil {
@@ -90,14 +97,18 @@ func (a *app) filter(f *filterFlags) (store.Filter, error) {
 	if out.Statuses, err = statusesOf(f.statuses, lifecycle.Statuses); err != nil {
 		return out, err
 	}
-	now := a.clock().Now()
-	if out.After, err = parsePastIfAny("created-after", f.after, now, "no task"); err != nil {
-		return out, err
-	}
-	if out.Before, err = parsePastIfAny("created-before", f.before, now, "every task"); err != nil {
+	if err := f.times(&out, a.clock().Now()); err != nil {
 		return out, err
 	}
 	return out, input.Renamed(out.CheckSearch(), func(field string) string { return "--" + field })
+}
+
+// times reads the times of the filter. now is the database's time, or, to check them before it is known, the machine's.
+func (f *filterFlags) times(out *store.Filter, now time.Time) (err error) {
+	if out.After, err = parsePastIfAny("created-after", f.after, now, "no task"); err == nil {
+		out.Before, err = parsePastIfAny("created-before", f.before, now, "every task")
+	}
+	return err
 }
 
 // statusesOf are the values of --status, in whatever case they are given.

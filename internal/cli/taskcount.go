@@ -16,7 +16,7 @@ func (a *app) taskCount() *cobra.Command {
 the history meanwhile may be counted twice. ` + "`stats`" + ` summarizes all tasks by type and status.`,
 		Example: "  mscheduler task count --type http --status Failure,Pending\n  mscheduler task count --tenant acme --created-after -24h",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			filter, err := a.filter(&f)
+			filter, err := a.filter(cmd.Flags(), &f)
 			if err != nil {
 				return err
 			}
@@ -25,6 +25,9 @@ the history meanwhile may be counted twice. ` + "`stats`" + ` summarizes all tas
 				return err
 			}
 			return a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
+				if err := f.times(&filter, c.at); err != nil {
+					return err
+				}
 				n, err := c.store.History.CountLives(ctx, filter, where)
 				if err != nil {
 					return err

@@ -55,7 +55,7 @@ func (a *app) taskList() *cobra.Command {
 			if f.all && cmd.Flags().Changed("limit") {
 				return usage("--limit and --all exclude each other")
 			}
-			filter, err := a.filter(&f.filterFlags)
+			filter, err := a.filter(cmd.Flags(), &f.filterFlags)
 			if err != nil {
 				return err
 			}
@@ -123,6 +123,9 @@ type lister interface {
 func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, f *listFlags) error {
 	c, err := a.connectReady(ctx)
 	if err != nil {
+		return err
+	}
+	if err := f.times(&filter, c.at); err != nil {
 		return err
 	}
 	size, unread := f.limit, store.Unread{}

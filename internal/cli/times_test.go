@@ -1,6 +1,15 @@
 package cli
 
-import "testing"
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
+)
 
 // A bound in the future selects everything or nothing: its minus sign was forgotten.
 func TestADurationOfAFilterLiesInThePast(t *testing.T) {
@@ -23,4 +32,31 @@ func TestADurationOfAFilterLiesInThePast(t *testing.T) {
 	}
 	s.ok("task", "list", "--created-before", "0s")
 	s.ok("audit", "list", "--until", "2999-01-01")
+}
+
+func TestADurationOfAFilterCountsFromTheTimeOfTheDatabase(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "mail", "--key", "k", "--in", "1h")
+	p := testdb.Behind(t)
+	p.Rewrite(func(command string, answer bson.Raw) bson.Raw {
+		var doc bson.D
+		if !strings.EqualFold(command, "hello") || bson.Unmarshal(answer, &doc) != nil {
+			return answer
+		}
+		for i := range doc {
+			if doc[i].Key == "localTime" {
+				doc[i].Value = time.Now().Add(24 * time.Hour)
+			}
+		}
+		raw, err := bson.Marshal(doc)
+		if err != nil {
+			return answer
+		}
+		return raw
+	})
+	s.uri = p.URI()
+	require.Equal(t, "1\n", s.ok("task", "count", "--created-before", "-2h").stdout)
+	require.NotContains(t, s.ok("task", "list", "--created-after", "-2h").stdout, "mail/k")
+	require.Contains(t, s.ok("task", "cancel", "--type", "mail", "--created-after", "-2h", "--yes").stdout, "0 tasks")
+	require.Contains(t, s.ok("task", "cancel", "--type", "mail", "--created-before", "-2h", "--yes").stdout, "1 task")
 }

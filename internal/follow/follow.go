@@ -79,11 +79,12 @@ func (f *Follower[S]) Run(ctx context.Context, token bson.Raw) error {
 		keeping.Wait()
 		s.leave(ctx)
 	}()
-	for pause, opened := firstReopen, false; ; {
+	for pause, seated, opened := firstReopen, false, false; ; {
 		began := f.Store.Local().Monotonic()
 		var err error
-		if s.have == nil {
+		if !seated {
 			if err = s.take(ctx); err == nil {
+				seated = true
 				keeping.Go(func() { stop(s.keep(ctx, cmp.Or(f.Renewal, SeatRenewal))) })
 			}
 		}
@@ -151,7 +152,7 @@ type seat struct {
 	store  *store.Store
 	of     []string
 	holder string
-	have   *store.Seat
+	have   *store.Seat // once it is taken, of the goroutine that keeps it
 }
 
 // take takes a seat.

@@ -137,7 +137,7 @@ type State struct {
 type Planned struct {
 	ID   string `bson:"id"`
 	Node int    `bson:"node"`         // its place in the flow, in a stream counted from the chain's first; -1 = none: the stream has had none
-	Do   Action `bson:"do,omitempty"` // "" = only the node's record is stored
+	Do   string `bson:"do,omitempty"` // with the task, see internal/flowplan; "" = only the node's record is stored
 	N    int    `bson:"n,omitempty"`  // of a link: how many nodes, from Node on
 	// Task is inserted unless it exists.
 	Task *model.Task `bson:"task,omitempty"`
@@ -152,9 +152,6 @@ type Planned struct {
 	Items    []bson.RawValue `bson:"-"` // of a release or restart: the arguments of each element; never stored
 	Links    []*Node         `bson:"-"` // of a link: the records with the tasks; nil = they are to be read
 }
-
-// Action is what is to be done with the task of a node. The actions are the engine's own.
-type Action string
 
 // Node is one document of the collection flow_nodes: what operators and queries see of a node. One
 // that is INIT has its task, which leaves it when the node is linked.

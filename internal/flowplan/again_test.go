@@ -41,8 +41,8 @@ func ended(t *testing.T, f *graph.Flow, in *Inputs, status model.Status, nodes .
 }
 
 // plans are what a flow plans about nodes, by node.
-func plans(f *graph.Flow) map[int]graph.Action {
-	out := map[int]graph.Action{}
+func plans(f *graph.Flow) map[int]string {
+	out := map[int]string{}
 	for _, p := range f.Planned {
 		if p.Do != "" && OfNode(&p) {
 			out[p.Node] = p.Do
@@ -68,7 +68,7 @@ func TestANodeWhoseJoinHoldsAlreadyRunsAtOnceInItsNewLife(t *testing.T) {
 	f, err := RetryFrom(f, 2, &Inputs{}, time.UnixMilli(3_000_000))
 	require.NoError(t, err)
 	require.Equal(t, graph.NodeReady, f.States[4].Status)
-	require.Equal(t, map[int]graph.Action{2: DoRestart, 4: DoRestart}, plans(f), "its old task has ended: a release alone does nothing")
+	require.Equal(t, map[int]string{2: DoRestart, 4: DoRestart}, plans(f), "its old task has ended: a release alone does nothing")
 }
 
 func TestAnEndAfterTheFlowIsOverChangesNothing(t *testing.T) {
@@ -80,15 +80,15 @@ func TestAnEndAfterTheFlowIsOverChangesNothing(t *testing.T) {
 
 func TestANodeThatHangsCanRunAfterTheFlowThatWasOverGoesOn(t *testing.T) {
 	f := ended(t, suspended(t), &Inputs{}, model.StatusSuccess, 4)
-	require.Equal(t, map[int]graph.Action{1: DoAbort, 2: DoAbort}, plans(f))
+	require.Equal(t, map[int]string{1: DoAbort, 2: DoAbort}, plans(f))
 	f.Planned = nil
 	f, err := RetryFrom(f, 3, &Inputs{}, time.UnixMilli(3_000_000))
 	require.NoError(t, err)
-	require.Equal(t, map[int]graph.Action{2: DoReset, 3: DoRestart, 4: DoReset}, plans(f))
+	require.Equal(t, map[int]string{2: DoReset, 3: DoRestart, 4: DoReset}, plans(f))
 	f.Planned = nil
 	f, err = Resolve(f, 1, graph.NodeSuccess, "", &Inputs{}, time.UnixMilli(4_000_000))
 	require.NoError(t, err)
-	require.Equal(t, map[int]graph.Action{1: DoAbort, 2: DoRelease}, plans(f))
+	require.Equal(t, map[int]string{1: DoAbort, 2: DoRelease}, plans(f))
 }
 
 // A node hangs on one parent, and the other one begins again: in its new life it hangs at once, and its task is
@@ -103,7 +103,7 @@ func TestANodeThatHangsAgainInItsNewLifeHasATaskOfThatLife(t *testing.T) {
 	f, err := RetryFrom(f, 2, &Inputs{}, time.UnixMilli(3_000_000))
 	require.NoError(t, err)
 	require.Equal(t, graph.NodePending, f.States[3].Status)
-	require.Equal(t, []graph.Action{DoReset}, actions(f, 3))
+	require.Equal(t, []string{DoReset}, actions(f, 3))
 	ids := map[string]bool{}
 	for _, p := range f.Planned {
 		ids[p.ID] = true
@@ -198,7 +198,7 @@ func TestANewLifeThatIsSkippedAtOnceBeginsAllTheSame(t *testing.T) {
 	f, err := RetryFrom(f, 1, in, time.UnixMilli(4_000_000))
 	require.NoError(t, err)
 	require.Equal(t, graph.NodeSkipped, f.States[3].Status)
-	require.Equal(t, []graph.Action{DoReset, DoAbort}, actions(f, 3), "the flow of its earlier life is cancelled with that")
+	require.Equal(t, []string{DoReset, DoAbort}, actions(f, 3), "the flow of its earlier life is cancelled with that")
 }
 
 func TestANewLifeThatCannotStartBeginsAllTheSame(t *testing.T) {
@@ -212,7 +212,7 @@ func TestANewLifeThatCannotStartBeginsAllTheSame(t *testing.T) {
 	require.NoError(t, err)
 	f, err = Fail(f, 1, "args", in, time.UnixMilli(4_000_000))
 	require.NoError(t, err)
-	require.Equal(t, []graph.Action{DoReset, DoAlert, DoAbort}, actions(f, 1))
+	require.Equal(t, []string{DoReset, DoAlert, DoAbort}, actions(f, 1))
 }
 
 func TestAJoinWhoseAnswerCannotBeUsedFails(t *testing.T) {

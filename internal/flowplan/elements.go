@@ -27,7 +27,7 @@ const openLetters = string(ElementRuns) + string(ElementWaits) + string(ElementP
 func ElementOpen(letter byte) bool { return strings.IndexByte(openLetters, letter) >= 0 }
 
 // startElements lets the elements of a node start, as many as may run at once.
-func (s *step) startElements(i int, do graph.Action) {
+func (s *step) startElements(i int, do string) {
 	var gone error
 	items, err := flowspec.Elements(&s.Nodes[i], s.outputOf(&gone))
 	switch err = cmp.Or(gone, err); {

@@ -38,11 +38,11 @@ func itemsOf(t *testing.T, list any) *Inputs {
 func TestElementsRunAsManyAtOnceAsAreAllowed(t *testing.T) {
 	f := ended(t, eachOf(graph.Suspend), itemsOf(t, []int{1, 2, 3, 4, 5}), model.StatusSuccess, 0)
 	require.Equal(t, "rrwww", f.States[1].Elements)
-	require.Equal(t, map[int]graph.Action{1: DoRelease}, plans(f))
+	require.Equal(t, map[int]string{1: DoRelease}, plans(f))
 	require.NotZero(t, f.RunningAt)
 	f = elements(t, f, model.StatusSuccess, 1)
 	require.Equal(t, "rsrww", f.States[1].Elements)
-	require.Equal(t, map[int]graph.Action{1: DoElements}, plans(f))
+	require.Equal(t, map[int]string{1: DoElements}, plans(f))
 	require.Equal(t, []int{2}, f.Planned[0].Elements)
 	require.Equal(t, []string{"1 of its 5 elements have ended; 2 may run now."}, Explain(f, 1))
 	require.Same(t, f, elements(t, f, model.StatusSuccess, 1), "a repeated end changes nothing")
@@ -50,7 +50,7 @@ func TestElementsRunAsManyAtOnceAsAreAllowed(t *testing.T) {
 	require.Equal(t, "sssrr", f.States[1].Elements)
 	require.Equal(t, []int{3, 4}, f.Planned[0].Elements)
 	f = elements(t, f, model.StatusSuccess, 3, 4)
-	require.Equal(t, map[int]graph.Action{1: DoGather}, plans(f))
+	require.Equal(t, map[int]string{1: DoGather}, plans(f))
 	require.Equal(t, graph.NodeReady, f.States[1].Status, "its output is gathered first")
 	f = ended(t, f, &Inputs{}, model.StatusSuccess, 1)
 	require.Equal(t, graph.NodeReady, f.States[2].Status)
@@ -98,21 +98,21 @@ func TestAnElementThatFailsIsAFailureWhenAllHaveEnded(t *testing.T) {
 	in := itemsOf(t, []int{1, 2, 3})
 	f := ended(t, eachOf(graph.Suspend), in, model.StatusSuccess, 0)
 	f = elements(t, f, model.StatusFailure, 0)
-	require.Equal(t, map[int]graph.Action{1: DoElements}, plans(f), "the others run")
+	require.Equal(t, map[int]string{1: DoElements}, plans(f), "the others run")
 	f = elements(t, f, model.StatusSuccess, 1, 2)
 	require.Equal(t, "ess", f.States[1].Elements)
-	require.Equal(t, map[int]graph.Action{1: DoGather}, plans(f))
+	require.Equal(t, map[int]string{1: DoGather}, plans(f))
 	f = ended(t, f, in, model.StatusFailure, 1)
 	require.Equal(t, graph.NodePending, f.States[1].Status)
 	f = elements(t, f, model.StatusSuccess, 0) // a person had it run again
 	require.Equal(t, "sss", f.States[1].Elements)
-	require.Equal(t, map[int]graph.Action{1: DoGather}, plans(f))
+	require.Equal(t, map[int]string{1: DoGather}, plans(f))
 	f = ended(t, f, in, model.StatusSuccess, 1)
 	require.Equal(t, graph.NodeReady, f.States[2].Status)
 
 	f = ended(t, eachOf(graph.End), in, model.StatusSuccess, 0)
 	f = elements(t, f, model.StatusFailure, 0)
-	require.Equal(t, map[int]graph.Action{1: DoGather}, plans(f), "it ends the flow at once")
+	require.Equal(t, map[int]string{1: DoGather}, plans(f), "it ends the flow at once")
 	f = ended(t, f, in, model.StatusFailure, 1)
 	require.Equal(t, graph.StatusFinish, f.Status)
 }
@@ -128,7 +128,7 @@ func TestElementsEndWithTheirFlowAndBeginAnew(t *testing.T) {
 	f = elements(t, f, model.StatusCancelled, 0, 1)
 	require.Equal(t, "eew", f.States[1].Elements, "no more of them start")
 	f = elements(t, f, model.StatusCancelled, 2)
-	require.Equal(t, map[int]graph.Action{1: DoGather}, plans(f))
+	require.Equal(t, map[int]string{1: DoGather}, plans(f))
 	f = ended(t, f, in, model.StatusFailure, 1)
 	require.Equal(t, graph.StatusFinish, f.Status)
 	f.Planned = nil
@@ -145,7 +145,7 @@ func TestTheOtherElementsOfANodeThatEndsTheFlowAreCancelled(t *testing.T) {
 	in := itemsOf(t, []int{1, 2, 3, 4})
 	f := ended(t, eachOf(graph.End), in, model.StatusSuccess, 0)
 	f = elements(t, f, model.StatusFailure, 0)
-	require.Equal(t, map[int]graph.Action{1: DoGather}, plans(f))
+	require.Equal(t, map[int]string{1: DoGather}, plans(f))
 	f = ended(t, f, in, model.StatusFailure, 1)
 	require.Equal(t, graph.StatusFinish, f.Status)
 	require.Equal(t, DoAbort, plans(f)[1])
@@ -165,22 +165,22 @@ func TestAnElementWhoseTaskIsPendingKeepsItsNodeOpen(t *testing.T) {
 		f = elements(t, f, model.StatusSuccess, 0, 3)
 		require.Equal(t, graph.NodePending, f.States[1].Status)
 		require.Equal(t, "2 of its 4 elements are Pending, the first is element 1", f.States[1].Reason)
-		require.Equal(t, map[int]graph.Action{1: DoAlert}, plans(f))
+		require.Equal(t, map[int]string{1: DoAlert}, plans(f))
 		require.Contains(t, Explain(f, 1), "Resolve or retry the tasks of these elements, or decide about the node.")
 		require.Same(t, f, elements(t, f, model.StatusPending, 1), "a repeated end changes nothing")
 
 		f = elements(t, f, model.StatusManuallyProcessed, 1)
 		require.Equal(t, "1 of its 4 elements are Pending, the first is element 2", f.States[1].Reason)
-		require.Equal(t, map[int]graph.Action{}, plans(f))
+		require.Equal(t, map[int]string{}, plans(f))
 
 		good := elements(t, f, model.StatusSuccess, 2) // a person had it run again
-		require.Equal(t, map[int]graph.Action{1: DoGather}, plans(good))
+		require.Equal(t, map[int]string{1: DoGather}, plans(good))
 		good = ended(t, good, in, model.StatusSuccess, 1)
 		require.Equal(t, graph.NodeReady, good.States[2].Status)
 
 		bad := elements(t, f, model.StatusCancelled, 2) // or gave it up
 		require.Equal(t, "sses", bad.States[1].Elements)
-		require.Equal(t, map[int]graph.Action{1: DoGather}, plans(bad))
+		require.Equal(t, map[int]string{1: DoGather}, plans(bad))
 		bad = ended(t, bad, in, model.StatusFailure, 1)
 		require.Equal(t, map[graph.Policy]graph.NodeStatus{graph.Suspend: graph.NodePending, graph.Continue: graph.NodeError, graph.End: graph.NodeError}[policy], bad.States[1].Status)
 	}
@@ -198,10 +198,10 @@ func TestAPendingElementOfAFlowThatEndsIsCancelled(t *testing.T) {
 	require.Equal(t, "ppe", closed.States[1].Elements)
 	require.Equal(t, graph.NodeReady, closed.States[1].Status, "they are cancelled")
 	closed = elements(t, closed, model.StatusCancelled, 0, 1)
-	require.Equal(t, map[int]graph.Action{1: DoGather}, plans(closed))
+	require.Equal(t, map[int]string{1: DoGather}, plans(closed))
 
 	f = elements(t, f, model.StatusFailure, 1) // which ends the flow
-	require.Equal(t, map[int]graph.Action{1: DoGather}, plans(f))
+	require.Equal(t, map[int]string{1: DoGather}, plans(f))
 	f = ended(t, f, in, model.StatusFailure, 1)
 	require.Equal(t, DoAbort, plans(f)[1])
 }

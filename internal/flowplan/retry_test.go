@@ -34,7 +34,7 @@ func TestWhatTheEndOfAFlowSkippedIsJudgedAgainWhenTheFlowGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []graph.NodeStatus{graph.NodeSuccess, graph.NodeReady, graph.NodeError, graph.NodePending, graph.NodeSkipped, graph.NodePending}, statuses(f))
 	require.Equal(t, "n2 failed, and all parents must succeed", f.States[3].Reason)
-	require.Equal(t, []graph.Action{DoReset, DoAlert}, actions(f, 3))
+	require.Equal(t, []string{DoReset, DoAlert}, actions(f, 3))
 	f = ended(t, f, &Inputs{}, model.StatusSuccess, 1)
 	require.Equal(t, graph.StatusPending, f.Status)
 
@@ -55,7 +55,7 @@ func TestWhatTheEndOfAFlowSkippedRunsAfterWhatStillRuns(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, graph.NodeWait, f.States[3].Status)
 	f = ended(t, f, &Inputs{}, model.StatusSuccess, 2)
-	require.Equal(t, map[int]graph.Action{3: DoRelease}, plans(f), "its task is of the life that the retry began")
+	require.Equal(t, map[int]string{3: DoRelease}, plans(f), "its task is of the life that the retry began")
 	require.Equal(t, int64(1), f.States[3].Life)
 }
 

@@ -59,7 +59,7 @@ func cannotStart(f *graph.Flow, now time.Time) error {
 }
 
 // start lets a node start: its task may run (do is how), it waits for a time, or it asks a person.
-func (s *step) start(i int, do graph.Action) {
+func (s *step) start(i int, do string) {
 	if a := s.Nodes[i].Ask; a != nil {
 		s.States[i].Own = true
 		s.set(i, graph.NodePending, "it asks: "+a.Title)

@@ -40,7 +40,7 @@ func TestANodeWaitsForItsTimeAndNotAMomentLonger(t *testing.T) {
 	require.Equal(t, graph.StatusRunning, f.Status)
 	require.Zero(t, f.RunningAt, "no task may run: nobody need look for its end")
 	require.Equal(t, []string{"It waits until 1970-01-01T00:43:20Z."}, Explain(f, 1))
-	require.Equal(t, map[int]graph.Action{}, plans(f), "there is no task that anything is done with")
+	require.Equal(t, map[int]string{}, plans(f), "there is no task that anything is done with")
 
 	f.Planned = nil
 	early, err := Ended(f, nil, in, f.DueAt.Add(-time.Millisecond))
@@ -55,7 +55,7 @@ func TestANodeWaitsForItsTimeAndNotAMomentLonger(t *testing.T) {
 	require.Equal(t, []graph.NodeStatus{graph.NodeSuccess, graph.NodeSuccess, graph.NodeSuccess, graph.NodeReady}, statuses(f))
 	require.Zero(t, f.DueAt)
 	require.NotZero(t, f.RunningAt)
-	require.Equal(t, map[int]graph.Action{3: DoRelease}, plans(f))
+	require.Equal(t, map[int]string{3: DoRelease}, plans(f))
 }
 
 func TestATimeThatHasPassedDoesNotDelayAndOneThatIsNoneFailsTheNode(t *testing.T) {

@@ -206,7 +206,7 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 
 // plan notes something to be done about a node, in the place of what this decision has planned
 // for it before. Of a node without a task only the record is stored.
-func (s *step) plan(i int, do graph.Action) {
+func (s *step) plan(i int, do string) {
 	if do != DoAlert && !flowspec.HasTask(&s.Nodes[i]) {
 		do = ""
 	}

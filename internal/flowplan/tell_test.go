@@ -52,11 +52,11 @@ func TestANodeThatFailsBeforeItsTaskRunsOrInTheLastDecisionIsTold(t *testing.T) 
 	require.Equal(t, []lifecycle.FlowEvent{
 		{FlowID: "-/f", Node: "n1", Status: "PENDING", ErrorInfo: "its task ended as Failure"}, {FlowID: "-/f", Node: "n3", Status: "FINISH"},
 	}, told(t, f))
-	require.Equal(t, []graph.Action{DoAlert, DoAbort}, actions(f, 1))
+	require.Equal(t, []string{DoAlert, DoAbort}, actions(f, 1))
 }
 
 // actions are what a flow plans about a node.
-func actions(f *graph.Flow, node int) (do []graph.Action) {
+func actions(f *graph.Flow, node int) (do []string) {
 	for _, p := range f.Planned {
 		if p.Node == node && p.Do != "" {
 			do = append(do, p.Do)

@@ -12,7 +12,7 @@ import (
 
 // mostExported bounds the exported names of the packages that users import. Flows, plans, metrics and
 // the server have bounds of their own.
-var mostExported = map[string]int{"flow": 66, "plan": 37, "metrics": 4, "server": 8, "all others": 330}
+var mostExported = map[string]int{"flow": 65, "plan": 37, "metrics": 4, "server": 8, "all others": 330}
 
 func TestThePublicAPIStaysSmall(t *testing.T) {
 	n := map[string]int{}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/safetext"
@@ -35,11 +33,9 @@ type auditList struct {
 }
 
 func (s *API) addAudit() {
-	add(s, rule{access.Admin, tenantOfFilter}, huma.Operation{
-		OperationID: "list-audit", Method: http.MethodGet, Path: "/audit", Tags: []string{"audit"}, Summary: "List who changed what, the newest first",
-		Description: "Every change by this API and by the command line has an entry. What workers do with tasks has none: the tasks say it. " +
-			"A page may have fewer entries than its limit and still have a next one.",
-	}, s.listAudit)
+	add(s, rule{access.Admin, tenantOfFilter}, op("list-audit", http.MethodGet, "/audit", "List who changed what, the newest first",
+		"Every change by this API and by the command line has an entry. What workers do with tasks has none: the tasks say it. "+
+			"A page may have fewer entries than its limit and still have a next one."), s.listAudit)
 }
 
 func (s *API) listAudit(ctx context.Context, in *struct {

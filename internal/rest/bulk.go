@@ -60,20 +60,14 @@ func (s *API) addBulk() {
 			"202": {Description: "The job.", Content: content(reflect.TypeFor[bulk.JobState]()), Headers: map[string]*huma.Param{"Location": {Schema: &huma.Schema{Type: huma.TypeString}, Description: "the path of the job"}}},
 		},
 	}, s.startBulk)
-	add(s, rule{access.Viewer, tenantOfFilter}, huma.Operation{
-		OperationID: "list-bulk", Method: http.MethodGet, Path: "/bulk", Tags: []string{"bulk"}, Summary: "List the bulk jobs of a tenant, sorted by id",
-		Description: "Without a tenant, those that no tenant owns: their filters name no tenant, or - for tasks without one. A token with tenants sees no job whose filter names none. Ids that the server chose sort by the time of the start.",
-	}, s.listBulk)
-	add(s, rule{access.Viewer, tenantOfPath}, huma.Operation{
-		OperationID: "get-bulk", Method: http.MethodGet, Path: jobAt, Tags: []string{"bulk"}, Summary: "Get a bulk job: what it does, and how far it is",
-	}, func(ctx context.Context, in *struct{ JobPath }) (*jobAnswer, error) {
+	add(s, rule{access.Viewer, tenantOfFilter}, op("list-bulk", http.MethodGet, "/bulk", "List the bulk jobs of a tenant, sorted by id",
+		"Without a tenant, those that no tenant owns: their filters name no tenant, or - for tasks without one. A token with tenants sees no job whose filter names none. Ids that the server chose sort by the time of the start."), s.listBulk)
+	add(s, rule{access.Viewer, tenantOfPath}, op("get-bulk", http.MethodGet, jobAt, "Get a bulk job: what it does, and how far it is", ""), func(ctx context.Context, in *struct{ JobPath }) (*jobAnswer, error) {
 		v, err := s.jobs.Get(ctx, in.Tenant, in.ID)
 		return jobOf(v, err)
 	})
-	add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
-		OperationID: "stop-bulk", Method: http.MethodPost, Path: jobAt + "/stop", Tags: []string{"bulk"}, Summary: "Stop a bulk job",
-		Description: "The job is Cancelled within seconds. What it has changed stays as it is.",
-	}, func(ctx context.Context, in *struct {
+	add(s, rule{access.Operator, tenantOfPath}, op("stop-bulk", http.MethodPost, jobAt+"/stop", "Stop a bulk job",
+		"The job is Cancelled within seconds. What it has changed stays as it is."), func(ctx context.Context, in *struct {
 		JobPath
 		Body *body[remarked]
 	}) (*jobAnswer, error) {

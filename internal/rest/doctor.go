@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/doctor"
@@ -47,10 +45,8 @@ type examined struct {
 
 func (s *API) addDoctor() {
 	s.examined.turn = make(chan struct{}, 1)
-	add(s, rule{access.Operator, everyTenant}, huma.Operation{
-		OperationID: "examine", Method: http.MethodGet, Path: "/doctor", Tags: []string{"stats"}, Summary: "Examine the deployment",
-		Description: "What `mscheduler doctor` checks: the server, the schema and its indexes, change streams, the clock of the API's machine, workers, engines, tasks that wait too long. Each check that warns or fails says what to do. Nothing is written, so the privileges to write are not tried. An examination of the last ten seconds is answered again.",
-	}, s.examine)
+	add(s, rule{access.Operator, everyTenant}, among("stats", op("examine", http.MethodGet, "/doctor", "Examine the deployment",
+		"What `mscheduler doctor` checks: the server, the schema and its indexes, change streams, the clock of the API's machine, workers, engines, tasks that wait too long. Each check that warns or fails says what to do. Nothing is written, so the privileges to write are not tried. An examination of the last ten seconds is answered again.")), s.examine)
 }
 
 func (s *API) examine(ctx context.Context, _ *struct{}) (*doctorAnswer, error) {

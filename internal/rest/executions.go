@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/view"
@@ -19,10 +17,8 @@ type executionList struct {
 }
 
 func (s *API) addExecutions() {
-	add(s, rule{access.Viewer, everyTenant}, huma.Operation{
-		OperationID: "list-executions", Method: http.MethodGet, Path: "/executions", Tags: []string{"workers"}, Summary: "List open executions: what workers hold now",
-		Description: "Sorted by type, and by the end of the lease. It looks at running tasks alone, of the named types if there are any, and at no more than 10,000 of them.",
-	}, func(ctx context.Context, in *struct {
+	add(s, rule{access.Viewer, everyTenant}, among("workers", op("list-executions", http.MethodGet, "/executions", "List open executions: what workers hold now",
+		"Sorted by type, and by the end of the lease. It looks at running tasks alone, of the named types if there are any, and at no more than 10,000 of them.")), func(ctx context.Context, in *struct {
 		Worker []string `query:"worker,explode" maxItems:"1000" doc:"of this worker; can be repeated"`
 		Type   []string `query:"type,explode" maxItems:"100" doc:"of tasks of this type; can be repeated"`
 		Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"the most that are listed"`

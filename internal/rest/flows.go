@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -57,44 +56,39 @@ type nodeList struct {
 	}
 }
 
-func flowOperation(id, method, path, summary, more string) huma.Operation {
-	tag, _, _ := strings.Cut(path[1:], "/")
-	return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, Description: more}
-}
-
 func (s *API) addFlows() {
 	s.addFlowStarts()
 	s.addFlowChanges()
 	read := rule{access.Viewer, tenantOfPath}
-	add(s, rule{access.Viewer, tenantOfFilter}, flowOperation("list-flows", http.MethodGet, "/flows", "List flows, most recently changed first",
+	add(s, rule{access.Viewer, tenantOfFilter}, op("list-flows", http.MethodGet, "/flows", "List flows, most recently changed first",
 		"A flow that changes meanwhile moves to the first page. "+sparse+" Streams have a list of their own."), s.listFlows)
-	add(s, read, flowOperation("get-flow", http.MethodGet, flowAt, "Get a flow without its nodes", ""), func(ctx context.Context, in *struct{ FlowPath }) (*flowAnswer, error) {
+	add(s, read, op("get-flow", http.MethodGet, flowAt, "Get a flow without its nodes", ""), func(ctx context.Context, in *struct{ FlowPath }) (*flowAnswer, error) {
 		doc, err := s.readFlow(ctx, in.named())
 		if err != nil {
 			return nil, err
 		}
 		return answerFlow(doc), nil
 	})
-	add(s, read, flowOperation("list-nodes-of-flow", http.MethodGet, flowAt+"/nodes", "List the nodes of a flow with their states and outputs", "A node is RUNNING while a worker runs its task."),
+	add(s, read, op("list-nodes-of-flow", http.MethodGet, flowAt+"/nodes", "List the nodes of a flow with their states and outputs", "A node is RUNNING while a worker runs its task."),
 		func(ctx context.Context, in *struct {
 			FlowPath
 			NodesPage
 		}) (*nodeList, error) {
 			return s.listNodes(ctx, in.named(), in.NodesPage)
 		})
-	drawn := flowOperation("draw-flow", http.MethodGet, flowAt+"/picture", "Draw a flow", "The graph as a picture with statuses and times (SVG), or in the language of Graphviz or Mermaid; or the times of the nodes as a Gantt chart (SVG).")
+	drawn := op("draw-flow", http.MethodGet, flowAt+"/picture", "Draw a flow", "The graph as a picture with statuses and times (SVG), or in the language of Graphviz or Mermaid; or the times of the nodes as a Gantt chart (SVG).")
 	drawn.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{}}}
 	for _, is := range drawings {
 		drawn.Responses["200"].Content[is] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
 	}
 	add(s, read, drawn, s.drawFlow)
-	add(s, read, flowOperation("explain-node-of-flow", http.MethodGet, flowAt+"/nodes/{node}/explain", "Explain why a node has its status, and what would start it", ""), func(ctx context.Context, in *struct {
+	add(s, read, op("explain-node-of-flow", http.MethodGet, flowAt+"/nodes/{node}/explain", "Explain why a node has its status, and what would start it", ""), func(ctx context.Context, in *struct {
 		FlowPath
 		NodePath
 	}) (*explainedAnswer, error) {
 		return s.explainNode(ctx, in.named(), in.Node)
 	})
-	add(s, read, flowOperation("wait-for-flow", http.MethodGet, flowAt+"/wait", "Wait until a flow is FINISH, or PENDING: waits for a person",
+	add(s, read, op("wait-for-flow", http.MethodGet, flowAt+"/wait", "Wait until a flow is FINISH, or PENDING: waits for a person",
 		"Answers with the flow then, or as it is when the time is over: its status says which."), s.waitForFlow)
 }
 

@@ -31,21 +31,21 @@ const (
 
 func (s *API) addFlowChanges() {
 	change := rule{access.Operator, tenantOfPath}
-	add(s, change, flowOperation("cancel-flow", http.MethodPost, flowAt+"/cancel", "Cancel a flow",
+	add(s, change, op("cancel-flow", http.MethodPost, flowAt+"/cancel", "Cancel a flow",
 		"Running tasks are cancelled, and waiting nodes are SKIPPED. The flow is FINISH when its last running task has ended. A flow that has ended does not change."), func(ctx context.Context, in *struct {
 		FlowPath
 		Body *body[remarked]
 	}) (*flowAnswer, error) {
 		return s.cancelFlow(ctx, in.named(), in.Body)
 	})
-	add(s, change, flowOperation("retry-flow", http.MethodPost, flowAt+"/nodes/{node}/retry", "Run a flow again from a node",
+	add(s, change, op("retry-flow", http.MethodPost, flowAt+"/nodes/{node}/retry", "Run a flow again from a node",
 		"The node, and all nodes behind it, begin new lives. It is refused while one of them runs."), func(ctx context.Context, in *struct {
 		FlowPath
 		NodePath
 	}) (*flowAnswer, error) {
 		return s.retryNode(ctx, in.named(), in.Node)
 	})
-	add(s, change, flowOperation("resolve-node-of-flow", http.MethodPost, flowAt+"/nodes/{node}/resolve", resolveSummary,
+	add(s, change, op("resolve-node-of-flow", http.MethodPost, flowAt+"/nodes/{node}/resolve", resolveSummary,
 		resolveMore+" If the flow is FINISH, only the node changes, and nothing starts."), func(ctx context.Context, in *struct {
 		FlowPath
 		NodePath
@@ -53,7 +53,7 @@ func (s *API) addFlowChanges() {
 	}) (*flowAnswer, error) {
 		return s.resolveNode(ctx, in.named(), in.Node, in.Body.form)
 	})
-	add(s, change, flowOperation("answer-node", http.MethodPost, flowAt+"/nodes/{node}/answer", "Answer a node that asks a person",
+	add(s, change, op("answer-node", http.MethodPost, flowAt+"/nodes/{node}/answer", "Answer a node that asks a person",
 		"The node succeeds, and the values are its output. Each value is checked against the field that the node asks for; list-nodes-of-flow says which."), func(ctx context.Context, in *struct {
 		FlowPath
 		NodePath

@@ -27,7 +27,7 @@ type startAnswer struct {
 type validAnswer struct{ Body view.ValidFlow }
 
 func (s *API) addFlowStarts() {
-	start := flowOperation("start-flow", http.MethodPost, "/flows", "Start a flow",
+	start := op("start-flow", http.MethodPost, "/flows", "Start a flow",
 		"The flow is stored completely or not at all. A key has at most one flow: a request that is repeated with the same key, or with the same Idempotency-Key if the body has no key, finds the flow that the first one started. An engine of flows must run somewhere for the flow to go on.")
 	start.DefaultStatus = http.StatusCreated
 	start.Responses = map[string]*huma.Response{"200": {Description: "The key already had a flow.", Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Ref: "#/components/schemas/Flow"}}}}}
@@ -49,7 +49,7 @@ func (s *API) addFlowStarts() {
 		}
 		return out, nil
 	})
-	add(s, rule{access.Viewer, tenantOfBody}, flowOperation("validate-flow", http.MethodPost, "/flows/validate", "Check a flow without starting it",
+	add(s, rule{access.Viewer, tenantOfBody}, op("validate-flow", http.MethodPost, "/flows/validate", "Check a flow without starting it",
 		"Everything is checked, and each mistake is named. With picture= the answer has the graph, too. Nothing is written."), func(ctx context.Context, in *struct {
 		Picture string `query:"picture" enum:"svg,dot,mermaid" doc:"draws the graph: as a picture (SVG), or in the language of Graphviz or Mermaid"`
 		Body    body[form.Flow]

@@ -3,8 +3,6 @@ package rest
 import (
 	"context"
 	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 )
 
 type meAnswer struct {
@@ -19,9 +17,7 @@ type meAnswer struct {
 
 // addMe adds the operation by which programs learn what their token allows.
 func (s *API) addMe() {
-	add(s, rule{anyRole, noTenant}, huma.Operation{
-		OperationID: "get-me", Method: http.MethodGet, Path: "/me", Tags: []string{"tokens"}, Summary: "Get what the token of the request allows",
-	}, func(ctx context.Context, _ *struct{}) (*meAnswer, error) {
+	add(s, rule{anyRole, noTenant}, among("tokens", op("get-me", http.MethodGet, "/me", "Get what the token of the request allows", "")), func(ctx context.Context, _ *struct{}) (*meAnswer, error) {
 		g := grantOf(ctx)
 		out := &meAnswer{}
 		out.Body.Token, out.Body.Name, out.Body.Role, out.Body.Tenants = g.Token, g.Name, string(g.Role), g.Tenants

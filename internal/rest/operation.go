@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -15,20 +16,32 @@ const maxBody = 8 << 20
 // such as a count of very many tasks.
 const operationTime = maxWait + 40*time.Second
 
-// add adds an operation. Its tag is the first part of its path.
-func add[I, O any](s *API, need rule, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
-	op.Path = "/api/v1" + op.Path
-	op.SkipValidateBody = true // the form tells what is wrong, field by field
-	op.MaxBodyBytes = maxBody
-	op.Errors = answersOf(op, need.role, reflect.TypeFor[I]())
-	if op.Responses == nil {
-		op.Responses = map[string]*huma.Response{}
+// op describes an operation. Its tag is the first part of its path.
+func op(id, method, path, summary, more string) huma.Operation {
+	tag, _, _ := strings.Cut(path[1:], "/")
+	return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, Description: more}
+}
+
+// among puts an operation under another tag.
+func among(tag string, o huma.Operation) huma.Operation {
+	o.Tags = []string{tag}
+	return o
+}
+
+// add adds an operation.
+func add[I, O any](s *API, need rule, o huma.Operation, handle func(context.Context, *I) (*O, error)) {
+	o.Path = "/api/v1" + o.Path
+	o.SkipValidateBody = true // the form tells what is wrong, field by field
+	o.MaxBodyBytes = maxBody
+	o.Errors = answersOf(o, need.role, reflect.TypeFor[I]())
+	if o.Responses == nil {
+		o.Responses = map[string]*huma.Response{}
 	}
-	op.Responses["431"] = tooLong
-	op.Security = []map[string][]string{{"token": {}}}
-	op.Extensions = map[string]any{"x-role": string(need.role), "x-tenants": string(need.tenants)}
-	r := recordingOf(op)
-	op.Middlewares = append(op.Middlewares, keepsAlive, s.admit(need, r), s.traced(op), s.once)
+	o.Responses["431"] = tooLong
+	o.Security = []map[string][]string{{"token": {}}}
+	o.Extensions = map[string]any{"x-role": string(need.role), "x-tenants": string(need.tenants)}
+	r := recordingOf(o)
+	o.Middlewares = append(o.Middlewares, keepsAlive, s.admit(need, r), s.traced(o), s.once)
 	answer := func(ctx context.Context, in *I) (*O, error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTime)
 		defer cancel()
@@ -38,9 +51,9 @@ func add[I, O any](s *API, need rule, op huma.Operation, handle func(context.Con
 		}
 		return out, nil
 	}
-	if need.changes(op) {
-		op.Extensions["x-audited"] = true
+	if need.changes(o) {
+		o.Extensions["x-audited"] = true
 		answer = recorded(s, r, answer)
 	}
-	huma.Register(s.api, op, answer)
+	huma.Register(s.api, o, answer)
 }

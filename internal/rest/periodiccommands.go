@@ -60,14 +60,14 @@ type backfillAnswer struct {
 
 func (s *API) addPeriodicCommands() {
 	change := rule{access.Operator, tenantOfPath}
-	add(s, change, periodicOp("enable-periodic", http.MethodPost, ruleAt+"/enable", "Let a periodic rule fire from now on",
+	add(s, change, op("enable-periodic", http.MethodPost, ruleAt+"/enable", "Let a periodic rule fire from now on",
 		"Ticks that it missed while it was disabled are recorded as skipped."), func(ctx context.Context, in *struct {
 		RulePath
 		AnyMatch
 	}) (*ruleAnswer, error) {
 		return s.turn(ctx, in.RulePath, in.AnyMatch, s.rules.Enable)
 	})
-	add(s, change, periodicOp("disable-periodic", http.MethodPost, ruleAt+"/disable", "Stop a periodic rule from firing", "Running and waiting runs go on."), func(ctx context.Context, in *struct {
+	add(s, change, op("disable-periodic", http.MethodPost, ruleAt+"/disable", "Stop a periodic rule from firing", "Running and waiting runs go on."), func(ctx context.Context, in *struct {
 		RulePath
 		AnyMatch
 		Body *body[noted]
@@ -77,9 +77,9 @@ func (s *API) addPeriodicCommands() {
 			return r, input.Under("body", err)
 		})
 	})
-	add(s, change, periodicOp("trigger-periodic", http.MethodPost, ruleAt+"/trigger", "Start a run of a periodic rule now",
+	add(s, change, op("trigger-periodic", http.MethodPost, ruleAt+"/trigger", "Start a run of a periodic rule now",
 		"The rule may be disabled. Its concurrency limit applies: the run may wait, or be SKIPPED, which the status says. The policies for overlaps and failures do not apply."), s.trigger)
-	add(s, change, periodicOp("backfill-periodic", http.MethodPost, ruleAt+"/backfill", "Run a periodic rule for its past ticks, at most 1,000",
+	add(s, change, op("backfill-periodic", http.MethodPost, ruleAt+"/backfill", "Run a periodic rule for its past ticks, at most 1,000",
 		"The runs keep to the rule's concurrency limit, and wait behind those of new ticks."), s.backfill)
 }
 

@@ -45,7 +45,7 @@ type definitionAnswer struct {
 }
 
 func (s *API) addPeriodicPreviews() {
-	add(s, rule{access.Viewer, tenantOfPath}, periodicOp("get-periodic-definition", http.MethodGet, ruleAt+"/definition", "Get the definition of a periodic rule, as its storing takes it",
+	add(s, rule{access.Viewer, tenantOfPath}, op("get-periodic-definition", http.MethodGet, ruleAt+"/definition", "Get the definition of a periodic rule, as its storing takes it",
 		"Secrets are ***, which stands for the stored one."), func(ctx context.Context, in *struct{ RulePath }) (*definitionAnswer, error) {
 		r, err := in.rule(ctx, s)
 		if err != nil {
@@ -56,7 +56,7 @@ func (s *API) addPeriodicPreviews() {
 		f.Enabled = new(tickplan.Enabled(r))
 		return &definitionAnswer{ETag: etag(r.Version), Body: written[form.Rule]{f}}, nil
 	})
-	add(s, rule{access.Viewer, tenantOfPath}, periodicOp("preview-periodic", http.MethodGet, ruleAt+"/preview", "Preview the next ticks of a periodic rule",
+	add(s, rule{access.Viewer, tenantOfPath}, op("preview-periodic", http.MethodGet, ruleAt+"/preview", "Preview the next ticks of a periodic rule",
 		"A disabled rule is previewed as if it were enabled."), func(ctx context.Context, in *struct {
 		RulePath
 		Ticks
@@ -73,7 +73,7 @@ func (s *API) addPeriodicPreviews() {
 		out.Body.Ticks, err = in.of(r, now)
 		return out, err
 	})
-	dry := periodicOp("dry-run-periodic", http.MethodPost, "/periodics/preview", "Check a definition and preview what storing it would do",
+	dry := op("dry-run-periodic", http.MethodPost, "/periodics/preview", "Check a definition and preview what storing it would do",
 		"Nothing is written. If the tenant has a rule with that name, the definition is compared with it, and the forecast looks back and ahead as many days: it decides the ticks of both as the planner does. Runs take as long as the recorded ones, and end as those did.")
 	dry.Metadata = map[string]any{dryRun: true}
 	add(s, rule{access.Operator, tenantOfBody}, dry, s.dryRun)

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -63,23 +61,19 @@ type unreadableRule struct {
 }
 
 // periodicOp is an operation on rules.
-func periodicOp(id, method, path, summary, more string) huma.Operation {
-	return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"periodics"}, Summary: summary, Description: more}
-}
-
 func (s *API) addPeriodics() {
-	add(s, rule{access.Viewer, tenantOfFilter}, periodicOp("list-periodics", http.MethodGet, "/periodics", "List periodic rules, sorted by tenant and name",
+	add(s, rule{access.Viewer, tenantOfFilter}, op("list-periodics", http.MethodGet, "/periodics", "List periodic rules, sorted by tenant and name",
 		"Rules that this release cannot read are named apart."), s.listRules)
-	create := periodicOp("create-periodic", http.MethodPost, "/periodics", "Create a periodic rule",
+	create := op("create-periodic", http.MethodPost, "/periodics", "Create a periodic rule",
 		"The rule fires if enabled is true. If the tenant has a rule with that name, the answer is 409. A repetition with the same Idempotency-Key gets the rule, if it is as the request says; one with secrets cannot be compared.")
 	create.DefaultStatus = http.StatusCreated
 	add(s, rule{access.Operator, tenantOfBody}, create, s.createRule)
-	add(s, rule{access.Viewer, tenantOfPath}, periodicOp("get-periodic", http.MethodGet, ruleAt, "Get a periodic rule", ""), func(ctx context.Context, in *struct{ RulePath }) (*ruleAnswer, error) {
+	add(s, rule{access.Viewer, tenantOfPath}, op("get-periodic", http.MethodGet, ruleAt, "Get a periodic rule", ""), func(ctx context.Context, in *struct{ RulePath }) (*ruleAnswer, error) {
 		return answerRule(in.rule(ctx, s))
 	})
-	add(s, rule{access.Operator, tenantOfPath}, periodicOp("put-periodic", http.MethodPut, ruleAt, "Store the definition of a periodic rule",
+	add(s, rule{access.Operator, tenantOfPath}, op("put-periodic", http.MethodPut, ruleAt, "Store the definition of a periodic rule",
 		"The body describes the rule completely: what it leaves out is removed, except enabled and the name. The secret *** is the stored one. If-Match names the version that was read."), s.putRule)
-	gone := periodicOp("delete-periodic", http.MethodDelete, ruleAt, "Delete a periodic rule",
+	gone := op("delete-periodic", http.MethodDelete, ruleAt, "Delete a periodic rule",
 		"It never fires again. Runs that wait are cancelled, and those that run go on. Its name becomes free, and its runs stay until their retention ends.")
 	gone.DefaultStatus = http.StatusNoContent
 	add(s, rule{access.Operator, tenantOfPath}, gone, func(ctx context.Context, in *struct {

@@ -41,14 +41,14 @@ type resultList struct {
 // addPlanCommands adds what is about published plans.
 func (s *API) addPlanCommands() {
 	read, change := rule{access.Viewer, tenantOfPath}, rule{access.Operator, tenantOfPath}
-	add(s, rule{access.Viewer, tenantOfFilter}, planOp("list-plans", http.MethodGet, "/plans", "List plans, most recently changed first",
+	add(s, rule{access.Viewer, tenantOfFilter}, op("list-plans", http.MethodGet, "/plans", "List plans, most recently changed first",
 		"Plans that are over are in the history: over lists those, as does the status FINISH or CANCELLED. A plan that changes meanwhile moves to the first page. "+sparse), s.listPlans)
-	add(s, read, planOp("get-plan", http.MethodGet, planAt, "Get a plan, also one that is over", ""), func(ctx context.Context, in *struct{ PlanPath }) (*planAnswer, error) {
+	add(s, read, op("get-plan", http.MethodGet, planAt, "Get a plan, also one that is over", ""), func(ctx context.Context, in *struct{ PlanPath }) (*planAnswer, error) {
 		return answerPlan(s.plans.Get(ctx, in.id()))
 	})
-	add(s, read, planOp("list-results", http.MethodGet, planAt+"/results", "List what the participants of a plan's steps did, the oldest first unless sorted otherwise",
+	add(s, read, op("list-results", http.MethodGet, planAt+"/results", "List what the participants of a plan's steps did, the oldest first unless sorted otherwise",
 		"A step that needs several workers has a result of each; one that was started again has those of each try."), s.listResults)
-	add(s, read, planOp("preview-plan", http.MethodGet, planAt+"/preview", "Preview the next steps of a plan, if each ends as soon as it starts", ""), func(ctx context.Context, in *struct {
+	add(s, read, op("preview-plan", http.MethodGet, planAt+"/preview", "Preview the next steps of a plan, if each ends as soon as it starts", ""), func(ctx context.Context, in *struct {
 		PlanPath
 		Steps
 		From time.Time `query:"from" doc:"steps whose time is this or later"`
@@ -65,7 +65,7 @@ func (s *API) addPlanCommands() {
 		out.Body, err = view.PlanPreviewOf(p, now, in.From, in.Count)
 		return out, err
 	})
-	add(s, change, planOp("cancel-plan", http.MethodPost, planAt+"/cancel", "Cancel a plan",
+	add(s, change, op("cancel-plan", http.MethodPost, planAt+"/cancel", "Cancel a plan",
 		"No step follows, and the task of the step that waits or runs is cancelled. A plan that is over stays as it is."), func(ctx context.Context, in *struct {
 		PlanPath
 		Body *body[remarked]
@@ -73,7 +73,7 @@ func (s *API) addPlanCommands() {
 		p, err := s.plans.Cancel(ctx, in.id(), said(in.Body).Remark)
 		return answerPlan(p, input.Under("body", err))
 	})
-	add(s, change, planOp("reset-plan", http.MethodPost, planAt+"/reset", "Let a plan that is ERROR go on",
+	add(s, change, op("reset-plan", http.MethodPost, planAt+"/reset", "Let a plan that is ERROR go on",
 		"The step that failed starts again. Other plans are refused."), func(ctx context.Context, in *struct{ PlanPath }) (*planAnswer, error) {
 		return answerPlan(s.plans.Reset(ctx, in.id()))
 	})

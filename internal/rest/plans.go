@@ -60,21 +60,17 @@ type Steps struct {
 	Count int `query:"count" minimum:"1" maximum:"1000" default:"10" doc:"number of steps"`
 }
 
-func planOp(id, method, path, summary, more string) huma.Operation {
-	return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"plans"}, Summary: summary, Description: more}
-}
-
 // addPlans adds what takes definitions.
 func (s *API) addPlans() {
 	publish := rule{access.Operator, tenantOfBody}
-	one := planOp("publish-plan", http.MethodPost, "/plans", "Publish a plan",
+	one := op("publish-plan", http.MethodPost, "/plans", "Publish a plan",
 		"A plan_id has at most one plan. A request that is repeated with the same plan_id, or with the same Idempotency-Key if the body has no plan_id, finds the plan that the first one stored, also if it is over.")
 	one.DefaultStatus = http.StatusCreated
 	one.Responses = map[string]*huma.Response{"200": {Description: "The plan_id already had a plan.", Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Ref: "#/components/schemas/Plan"}}}}}
 	add(s, publish, one, s.publish)
-	add(s, publish, planOp("publish-plans", http.MethodPost, "/plans/batch", "Publish up to 1,000 plans",
+	add(s, publish, op("publish-plans", http.MethodPost, "/plans/batch", "Publish up to 1,000 plans",
 		"All plans are checked before any is stored. With an Idempotency-Key, plans without a plan_id get one from it and from their place."), s.publishBatch)
-	dry := planOp("preview-definition-of-plan", http.MethodPost, "/plans/preview", "Check the definition of a plan and preview its steps", "Nothing is written. A definition without a plan_id is previewed as (generated).")
+	dry := op("preview-definition-of-plan", http.MethodPost, "/plans/preview", "Check the definition of a plan and preview its steps", "Nothing is written. A definition without a plan_id is previewed as (generated).")
 	dry.Metadata = map[string]any{dryRun: true}
 	add(s, publish, dry, s.previewPlan)
 }

@@ -86,15 +86,12 @@ type pings struct {
 }
 
 func (s *API) addPull() {
-	op := func(verb, summary, more string) huma.Operation {
-		return huma.Operation{OperationID: verb, Method: http.MethodPost, Path: "/pull/" + verb, Tags: []string{"pull"}, Summary: summary, Description: more}
-	}
 	work := rule{access.Worker, tenantOfHandle}
-	add(s, rule{access.Worker, tenantOfBody}, op("fetch", "Fetch due tasks for a worker",
+	add(s, rule{access.Worker, tenantOfBody}, op("fetch", http.MethodPost, "/pull/fetch", "Fetch due tasks for a worker",
 		"Each task is held until its lease ends. A worker pings it before, and ends it with complete, fail or give-back."), s.fetch)
-	add(s, work, op("ping", "Extend the leases of executions", ""), s.ping)
-	s.addEnds(op)
-	s.addKeeps(op)
+	add(s, work, op("ping", http.MethodPost, "/pull/ping", "Extend the leases of executions", ""), s.ping)
+	s.addEnds()
+	s.addKeeps()
 }
 
 func (s *API) ping(ctx context.Context, in *struct{ Body body[pings] }) (*pingAnswer, error) {

@@ -99,18 +99,18 @@ type endedItem struct {
 	Error  string       `json:"error,omitempty" doc:"why the end was not stored; the others were"`
 }
 
-func (s *API) addEnds(op func(verb, summary, more string) huma.Operation) {
+func (s *API) addEnds() {
 	work := rule{access.Worker, tenantOfHandle}
-	add(s, work, op("complete", "End an execution as a success", "A repeated request of the execution that ended the task answers in the same way."), func(ctx context.Context, in *struct{ Body body[completing] }) (*taskAnswer, error) {
+	add(s, work, op("complete", http.MethodPost, "/pull/complete", "End an execution as a success", "A repeated request of the execution that ended the task answers in the same way."), func(ctx context.Context, in *struct{ Body body[completing] }) (*taskAnswer, error) {
 		return s.ended(ctx, in.Body.form)
 	})
-	add(s, work, op("fail", "End an execution as an error", "The task is retried, or ends, as its options say."), func(ctx context.Context, in *struct{ Body body[failing] }) (*taskAnswer, error) {
+	add(s, work, op("fail", http.MethodPost, "/pull/fail", "End an execution as an error", "The task is retried, or ends, as its options say."), func(ctx context.Context, in *struct{ Body body[failing] }) (*taskAnswer, error) {
 		return s.ended(ctx, in.Body.form)
 	})
-	add(s, work, op("give-back", "Give a task back without using a retry", "The task is due again at once, or after a time."), func(ctx context.Context, in *struct{ Body body[returning] }) (*taskAnswer, error) {
+	add(s, work, op("give-back", http.MethodPost, "/pull/give-back", "Give a task back without using a retry", "The task is due again at once, or after a time."), func(ctx context.Context, in *struct{ Body body[returning] }) (*taskAnswer, error) {
 		return s.ended(ctx, in.Body.form)
 	})
-	many := op("ends", "End up to 1,000 executions", "Each has an answer of its own. What cannot be ended keeps none of the others from it.")
+	many := op("ends", http.MethodPost, "/pull/ends", "End up to 1,000 executions", "Each has an answer of its own. What cannot be ended keeps none of the others from it.")
 	many.OperationID = "end-many"
 	add(s, work, many, s.endMany)
 }
@@ -221,9 +221,9 @@ type parking struct {
 	For    *form.Duration `json:"for,omitzero" doc:"how long somebody may take to complete or fail the execution"`
 }
 
-func (s *API) addKeeps(op func(verb, summary, more string) huma.Operation) {
+func (s *API) addKeeps() {
 	work := rule{access.Worker, tenantOfHandle}
-	progress := op("progress", "Report the progress of an execution, or save a checkpoint", "A checkpoint replaces the one before. It comes with the task when it is fetched again.")
+	progress := op("progress", http.MethodPost, "/pull/progress", "Report the progress of an execution, or save a checkpoint", "A checkpoint replaces the one before. It comes with the task when it is fetched again.")
 	progress.DefaultStatus = http.StatusNoContent
 	add(s, work, progress, func(ctx context.Context, in *struct{ Body body[keeping] }) (*struct{}, error) {
 		f := in.Body.form
@@ -251,7 +251,7 @@ func (s *API) addKeeps(op func(verb, summary, more string) huma.Operation) {
 		}
 		return nil, input.Under("body", s.room.Progress(ctx, f.Handle, percent, f.Message))
 	})
-	add(s, work, op("park", "Let somebody else complete an execution",
+	add(s, work, op("park", http.MethodPost, "/pull/park", "Let somebody else complete an execution",
 		"The execution needs no pings any more. Who has its handle completes or fails it, such as a person. If nobody does in time, it ends as a timeout."), func(ctx context.Context, in *struct{ Body body[parking] }) (*taskAnswer, error) {
 		f := in.Body.form
 		if err := s.holds(ctx, f.Handle); err != nil {

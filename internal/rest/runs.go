@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
@@ -46,10 +44,7 @@ type runAnswer struct {
 }
 
 func (s *API) addRuns() {
-	op := func(id, method, path, summary, more string) huma.Operation {
-		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"runs"}, Summary: summary, Description: more}
-	}
-	add(s, rule{access.Viewer, tenantOfPath}, op("list-runs-of-periodic", http.MethodGet, ruleAt+"/runs", "List the runs of a periodic rule, the newest tick first", sparse), func(ctx context.Context, in *struct {
+	add(s, rule{access.Viewer, tenantOfPath}, among("runs", op("list-runs-of-periodic", http.MethodGet, ruleAt+"/runs", "List the runs of a periodic rule, the newest tick first", sparse)), func(ctx context.Context, in *struct {
 		RulePath
 		RunFilter
 		Page

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/stats"
 )
@@ -17,22 +15,18 @@ type (
 
 func (s *API) addSeries() {
 	need := rule{access.Viewer, everyTenant}
-	add(s, need, huma.Operation{
-		OperationID: "get-series", Method: http.MethodGet, Path: "/series", Tags: []string{"series"}, Summary: "What has happened in an hour, a day or a week, slot by slot",
-		Description: "For charts: how executions ended, how long they took and how late they began, of all types together or of one. Slots last a minute, 15 minutes or two hours. " +
-			"Each process records what it did once a minute. Durations are estimates from a histogram. " +
-			"A crash loses the last minute of its process. A type that no process knows has empty slots.",
-	}, func(ctx context.Context, in *struct {
+	add(s, need, op("get-series", http.MethodGet, "/series", "What has happened in an hour, a day or a week, slot by slot",
+		"For charts: how executions ended, how long they took and how late they began, of all types together or of one. Slots last a minute, 15 minutes or two hours. "+
+			"Each process records what it did once a minute. Durations are estimates from a histogram. "+
+			"A crash loses the last minute of its process. A type that no process knows has empty slots."), func(ctx context.Context, in *struct {
 		Window stats.Span `query:"window" enum:"hour,day,week" default:"hour"`
 		Type   string     `query:"type" doc:"default: all types together"`
 	}) (*seriesAnswer, error) {
 		out, err := stats.SeriesOf(ctx, s.store, in.Window, in.Type)
 		return &seriesAnswer{out}, err
 	})
-	add(s, need, huma.Operation{
-		OperationID: "get-series-of-types", Method: http.MethodGet, Path: "/series/types", Tags: []string{"series"}, Summary: "How many executions of each type have ended, slot by slot",
-		Description: "The throughput of all types at once. `get-series` has the durations and delays of one type.",
-	}, func(ctx context.Context, in *struct {
+	add(s, need, op("get-series-of-types", http.MethodGet, "/series/types", "How many executions of each type have ended, slot by slot",
+		"The throughput of all types at once. `get-series` has the durations and delays of one type."), func(ctx context.Context, in *struct {
 		Window stats.Span `query:"window" enum:"hour,day,week" default:"hour"`
 	}) (*seriesOfTypesAnswer, error) {
 		out, err := stats.SeriesOfAll(ctx, s.store, in.Window)

@@ -60,9 +60,9 @@ type streamList struct {
 
 func (s *API) addStreams() {
 	read, change := rule{access.Viewer, everyTenant}, rule{access.Operator, everyTenant}
-	add(s, read, flowOperation("list-streams", http.MethodGet, "/streams", "List streams with their backlogs and speeds, sorted by id or by the last change",
+	add(s, read, op("list-streams", http.MethodGet, "/streams", "List streams with their backlogs and speeds, sorted by id or by the last change",
 		sparse+" It counts 5,000 waiting nodes, and ends with the stream that has the last of them: its init may be too low."), s.listStreams)
-	add(s, read, flowOperation("get-stream", http.MethodGet, streamAt, "Get a stream with its backlog and speed", ""), func(ctx context.Context, in *struct{ StreamPath }) (*streamAnswer, error) {
+	add(s, read, op("get-stream", http.MethodGet, streamAt, "Get a stream with its backlog and speed", ""), func(ctx context.Context, in *struct{ StreamPath }) (*streamAnswer, error) {
 		doc, err := s.readFlow(ctx, in.named())
 		if err != nil {
 			return nil, err
@@ -77,41 +77,41 @@ func (s *API) addStreams() {
 		}
 		return &streamAnswer{views[0]}, nil
 	})
-	add(s, change, flowOperation("append-nodes", http.MethodPost, streamAt+"/nodes", "Append nodes to a stream",
+	add(s, change, op("append-nodes", http.MethodPost, streamAt+"/nodes", "Append nodes to a stream",
 		"The first append makes the stream. The id of a node is its key: a node of that id is stored once. With an Idempotency-Key, nodes without an id get one from it and from their place. If one node is invalid, none is appended. A closed stream refuses. An engine of flows must run somewhere for the nodes to run."), s.appendNodes)
-	add(s, read, flowOperation("list-nodes-of-stream", http.MethodGet, streamAt+"/nodes", "List the linked nodes of a stream that have not ended, and some that have", "A node is RUNNING while a worker runs its task."),
+	add(s, read, op("list-nodes-of-stream", http.MethodGet, streamAt+"/nodes", "List the linked nodes of a stream that have not ended, and some that have", "A node is RUNNING while a worker runs its task."),
 		func(ctx context.Context, in *struct {
 			StreamPath
 			NodesPage
 		}) (*nodeList, error) {
 			return s.listNodes(ctx, in.named(), in.NodesPage)
 		})
-	add(s, read, flowOperation("explain-node-of-stream", http.MethodGet, streamAt+"/nodes/{node}/explain", "Explain why a node has its status, and what would start it", ""), func(ctx context.Context, in *struct {
+	add(s, read, op("explain-node-of-stream", http.MethodGet, streamAt+"/nodes/{node}/explain", "Explain why a node has its status, and what would start it", ""), func(ctx context.Context, in *struct {
 		StreamPath
 		NodePath
 	}) (*explainedAnswer, error) {
 		return s.explainNode(ctx, in.named(), in.Node)
 	})
-	add(s, change, flowOperation("resolve-node-of-stream", http.MethodPost, streamAt+"/nodes/{node}/resolve", resolveSummary, resolveMore), func(ctx context.Context, in *struct {
+	add(s, change, op("resolve-node-of-stream", http.MethodPost, streamAt+"/nodes/{node}/resolve", resolveSummary, resolveMore), func(ctx context.Context, in *struct {
 		StreamPath
 		NodePath
 		Body body[resolving]
 	}) (*flowAnswer, error) {
 		return s.resolveNode(ctx, in.named(), in.Node, in.Body.form)
 	})
-	add(s, change, flowOperation("retry-node-of-stream", http.MethodPost, streamAt+"/nodes/{node}/retry", "Run a PENDING node of a stream again", ""), func(ctx context.Context, in *struct {
+	add(s, change, op("retry-node-of-stream", http.MethodPost, streamAt+"/nodes/{node}/retry", "Run a PENDING node of a stream again", ""), func(ctx context.Context, in *struct {
 		StreamPath
 		NodePath
 	}) (*flowAnswer, error) {
 		return s.retryNode(ctx, in.named(), in.Node)
 	})
-	add(s, change, flowOperation("cancel-stream", http.MethodPost, streamAt+"/cancel", "Close a stream", "The running task is cancelled, no node starts any more, and appends are refused until somebody opens the stream."), func(ctx context.Context, in *struct {
+	add(s, change, op("cancel-stream", http.MethodPost, streamAt+"/cancel", "Close a stream", "The running task is cancelled, no node starts any more, and appends are refused until somebody opens the stream."), func(ctx context.Context, in *struct {
 		StreamPath
 		Body *body[remarked]
 	}) (*flowAnswer, error) {
 		return s.cancelFlow(ctx, in.named(), in.Body)
 	})
-	add(s, change, flowOperation("open-stream", http.MethodPost, streamAt+"/open", "Open a stream that the failure of a node, or a cancel, has closed", "The nodes that wait continue. An open stream does not change, but for its callback."), func(ctx context.Context, in *struct {
+	add(s, change, op("open-stream", http.MethodPost, streamAt+"/open", "Open a stream that the failure of a node, or a cancel, has closed", "The nodes that wait continue. An open stream does not change, but for its callback."), func(ctx context.Context, in *struct {
 		StreamPath
 		Body *body[called]
 	}) (*flowAnswer, error) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -32,9 +30,8 @@ func (s *API) addChanges() {
 		{"cancel", "Cancel a task that has not ended", "An execution is asked to stop: the task is Cancelled when it has, or when its lease lapses.", s.producer.Cancel},
 		{"resolve", "Decide that a Pending task is done", "It becomes ManuallyProcessed.", s.producer.Resolve},
 	} {
-		add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
-			OperationID: c.verb + "-task", Method: http.MethodPost, Path: taskAt + "/" + c.verb, Tags: []string{"tasks"}, Summary: c.summary, Description: c.more,
-		}, func(ctx context.Context, in *struct {
+		add(s, rule{access.Operator, tenantOfPath}, op(c.verb+"-task", http.MethodPost, taskAt+"/"+c.verb, c.summary,
+			c.more), func(ctx context.Context, in *struct {
 			TaskPath
 			Body *body[remarked]
 		}) (*taskAnswer, error) {
@@ -49,13 +46,9 @@ func (s *API) addChanges() {
 			return answerTask(t)
 		})
 	}
-	add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
-		OperationID: "update-task", Method: http.MethodPatch, Path: taskAt, Tags: []string{"tasks"}, Summary: "Change a task that has not ended",
-		Description: "What the body does not say stays as it is. A running execution keeps the arguments and options of its claim. If-Match names the rev that was read: the ETag of the task.",
-	}, s.update)
-	add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
-		OperationID: "retry-task", Method: http.MethodPost, Path: taskAt + "/retry", Tags: []string{"tasks"}, Summary: "Begin a new life of a task that has ended",
-	}, func(ctx context.Context, in *struct {
+	add(s, rule{access.Operator, tenantOfPath}, op("update-task", http.MethodPatch, taskAt, "Change a task that has not ended",
+		"What the body does not say stays as it is. A running execution keeps the arguments and options of its claim. If-Match names the rev that was read: the ETag of the task."), s.update)
+	add(s, rule{access.Operator, tenantOfPath}, op("retry-task", http.MethodPost, taskAt+"/retry", "Begin a new life of a task that has ended", ""), func(ctx context.Context, in *struct {
 		TaskPath
 		Body *body[retried]
 	}) (*taskAnswer, error) {
@@ -69,19 +62,15 @@ func (s *API) addChanges() {
 		}
 		return answerTask(t)
 	})
-	add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
-		OperationID: "release-task", Method: http.MethodPost, Path: taskAt + "/release", Tags: []string{"tasks"}, Summary: "Release a task that was sent as held",
-	}, func(ctx context.Context, in *struct{ TaskPath }) (*taskAnswer, error) {
+	add(s, rule{access.Operator, tenantOfPath}, op("release-task", http.MethodPost, taskAt+"/release", "Release a task that was sent as held", ""), func(ctx context.Context, in *struct{ TaskPath }) (*taskAnswer, error) {
 		t, err := s.producer.Release(ctx, in.id())
 		if err != nil {
 			return nil, err
 		}
 		return answerTask(t)
 	})
-	add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
-		OperationID: "redeliver-task", Method: http.MethodPost, Path: taskAt + "/redeliver", Tags: []string{"tasks"}, Summary: "Deliver the callback of an ended task again",
-		Description: "Answers with the task that delivers it.",
-	}, s.redeliver)
+	add(s, rule{access.Operator, tenantOfPath}, op("redeliver-task", http.MethodPost, taskAt+"/redeliver", "Deliver the callback of an ended task again",
+		"Answers with the task that delivers it."), s.redeliver)
 }
 
 func (s *API) update(ctx context.Context, in *struct {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/admin"
@@ -93,23 +92,13 @@ type taskList struct {
 }
 
 func (s *API) addTasks() {
-	add(s, rule{access.Viewer, tenantOfFilter}, huma.Operation{
-		OperationID: "list-tasks", Method: http.MethodGet, Path: "/tasks", Tags: []string{"tasks"}, Summary: "List tasks, sorted by id",
-		Description: sparse,
-	}, s.listTasks)
-	add(s, rule{access.Viewer, tenantOfFilter}, huma.Operation{
-		OperationID: "count-tasks", Method: http.MethodGet, Path: "/tasks/count", Tags: []string{"tasks"}, Summary: "Count tasks",
-	}, s.countTasks)
-	add(s, rule{access.Viewer, tenantOfPath}, huma.Operation{
-		OperationID: "get-task", Method: http.MethodGet, Path: taskAt, Tags: []string{"tasks"}, Summary: "Get a task: its newest life, or the one of a generation",
-	}, s.getTask)
-	add(s, rule{access.Viewer, tenantOfPath}, huma.Operation{
-		OperationID: "list-lives", Method: http.MethodGet, Path: taskAt + "/lives", Tags: []string{"tasks"}, Summary: "List all lives of a task, the newest first",
-	}, s.listLives)
-	add(s, rule{access.Viewer, tenantOfPath}, huma.Operation{
-		OperationID: "wait-for-task", Method: http.MethodGet, Path: taskAt + "/wait", Tags: []string{"tasks"}, Summary: "Wait until a task has ended",
-		Description: "Answers with the task when it ends, or as it is when the time is over: its status says which.",
-	}, s.waitForTask)
+	add(s, rule{access.Viewer, tenantOfFilter}, op("list-tasks", http.MethodGet, "/tasks", "List tasks, sorted by id",
+		sparse), s.listTasks)
+	add(s, rule{access.Viewer, tenantOfFilter}, op("count-tasks", http.MethodGet, "/tasks/count", "Count tasks", ""), s.countTasks)
+	add(s, rule{access.Viewer, tenantOfPath}, op("get-task", http.MethodGet, taskAt, "Get a task: its newest life, or the one of a generation", ""), s.getTask)
+	add(s, rule{access.Viewer, tenantOfPath}, op("list-lives", http.MethodGet, taskAt+"/lives", "List all lives of a task, the newest first", ""), s.listLives)
+	add(s, rule{access.Viewer, tenantOfPath}, op("wait-for-task", http.MethodGet, taskAt+"/wait", "Wait until a task has ended",
+		"Answers with the task when it ends, or as it is when the time is over: its status says which."), s.waitForTask)
 }
 
 func (s *API) listTasks(ctx context.Context, in *struct {

@@ -60,10 +60,8 @@ func (s *API) addSends() {
 		DefaultStatus: http.StatusCreated,
 		Responses:     map[string]*huma.Response{"200": {Description: "The key already had a task.", Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Ref: "#/components/schemas/Sent"}}}}},
 	}, s.send)
-	add(s, rule{access.Operator, tenantOfBody}, huma.Operation{
-		OperationID: "send-tasks", Method: http.MethodPost, Path: "/tasks/batch", Tags: []string{"tasks"}, Summary: "Send up to 1,000 tasks",
-		Description: "All tasks are checked before any is stored. With an Idempotency-Key, tasks without a key get one from it and from their place.",
-	}, s.sendBatch)
+	add(s, rule{access.Operator, tenantOfBody}, op("send-tasks", http.MethodPost, "/tasks/batch", "Send up to 1,000 tasks",
+		"All tasks are checked before any is stored. With an Idempotency-Key, tasks without a key get one from it and from their place."), s.sendBatch)
 }
 
 // Idempotent is the header of requests that create something.

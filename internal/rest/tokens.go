@@ -48,18 +48,14 @@ const tokenAt = "/tokens/{id}"
 // otherwise see, and lock out, those of others.
 func (s *API) addTokens() {
 	need := rule{access.Admin, everyTenant}
-	add(s, need, huma.Operation{
-		OperationID: "list-tokens", Method: http.MethodGet, Path: "/tokens", Tags: []string{"tokens"}, Summary: "List the access tokens, without their secrets, the oldest first",
-		Description: sparse,
-	}, s.listTokens)
+	add(s, need, op("list-tokens", http.MethodGet, "/tokens", "List the access tokens, without their secrets, the oldest first",
+		sparse), s.listTokens)
 	add(s, need, huma.Operation{
 		OperationID: "create-token", Method: http.MethodPost, Path: "/tokens", Tags: []string{"tokens"}, Summary: "Create an access token", DefaultStatus: http.StatusCreated,
 		Description: "The answer has its text, which nobody can read again. So no answer is kept for an Idempotency-Key: if it is lost, revoke the token and create another one.",
 	}, s.createToken)
-	add(s, need, huma.Operation{
-		OperationID: "revoke-token", Method: http.MethodPost, Path: tokenAt + "/revoke", Tags: []string{"tokens"}, Summary: "Revoke an access token for good",
-		Description: "Every process refuses it within five seconds. A token that is revoked already stays as it is.",
-	}, s.revokeToken)
+	add(s, need, op("revoke-token", http.MethodPost, tokenAt+"/revoke", "Revoke an access token for good",
+		"Every process refuses it within five seconds. A token that is revoked already stays as it is."), s.revokeToken)
 }
 
 func (s *API) listTokens(ctx context.Context, in *struct{ Page }) (*tokenList, error) {

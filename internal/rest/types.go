@@ -69,9 +69,6 @@ type pauseList struct {
 
 func (s *API) addTypes() {
 	const at = "/types/{type}"
-	op := func(id, method, path, summary, more string) huma.Operation {
-		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"types"}, Summary: summary, Description: more}
-	}
 	read, write := rule{access.Viewer, everyTenant}, rule{access.Admin, everyTenant}
 	add(s, read, op("list-types", http.MethodGet, "/types", "List the stored types, sorted by name", "Tasks may have other types."), s.listTypes)
 	add(s, read, op("get-type", http.MethodGet, at, "Get a type", ""), func(ctx context.Context, in *struct{ TypePath }) (*typeAnswer, error) {
@@ -92,7 +89,7 @@ func (s *API) addTypes() {
 		}
 		return nil, s.admin.DeleteType(ctx, in.Code, version)
 	})
-	add(s, read, op("list-pauses", http.MethodGet, "/pauses", "List what is paused", ""), func(ctx context.Context, _ *struct{}) (*pauseList, error) {
+	add(s, read, among("types", op("list-pauses", http.MethodGet, "/pauses", "List what is paused", "")), func(ctx context.Context, _ *struct{}) (*pauseList, error) {
 		return s.pauses(ctx, nil)
 	})
 	const named, replaced = "Types that are paused by name stay so.", "The note of a later pause replaces that of an earlier one."
@@ -102,13 +99,13 @@ func (s *API) addTypes() {
 	}) (*pauseList, error) {
 		return s.pause(ctx, false, []string{in.Code}, in.Body)
 	})
-	add(s, write, op("pause-all", http.MethodPost, "/pauses/pause", "Pause all types", named+" "+replaced), func(ctx context.Context, in *struct{ Body *body[noted] }) (*pauseList, error) {
+	add(s, write, among("types", op("pause-all", http.MethodPost, "/pauses/pause", "Pause all types", named+" "+replaced)), func(ctx context.Context, in *struct{ Body *body[noted] }) (*pauseList, error) {
 		return s.pause(ctx, true, nil, in.Body)
 	})
 	add(s, write, op("resume-type", http.MethodPost, at+"/resume", "Resume a type: its tasks start again", ""), func(ctx context.Context, in *struct{ TypePath }) (*pauseList, error) {
 		return s.pauses(ctx, func() error { return s.admin.Resume(ctx, in.Code) })
 	})
-	add(s, write, op("resume-all", http.MethodPost, "/pauses/resume", "Resume all types", named), func(ctx context.Context, _ *struct{}) (*pauseList, error) {
+	add(s, write, among("types", op("resume-all", http.MethodPost, "/pauses/resume", "Resume all types", named)), func(ctx context.Context, _ *struct{}) (*pauseList, error) {
 		return s.pauses(ctx, func() error { return s.admin.ResumeAll(ctx) })
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -37,9 +35,7 @@ type draining struct {
 type workerAnswer struct{ Body view.Worker }
 
 func (s *API) addWorkers() {
-	add(s, rule{access.Viewer, everyTenant}, huma.Operation{
-		OperationID: "list-workers", Method: http.MethodGet, Path: "/workers", Tags: []string{"workers"}, Summary: "List workers that were heard of within a day, sorted by id",
-	}, func(ctx context.Context, in *struct {
+	add(s, rule{access.Viewer, everyTenant}, op("list-workers", http.MethodGet, "/workers", "List workers that were heard of within a day, sorted by id", ""), func(ctx context.Context, in *struct {
 		State string `query:"state" enum:"alive,dead" doc:"alive: heard of within the last 90 seconds"`
 		Page
 	}) (*workerList, error) {
@@ -64,16 +60,11 @@ func (s *API) addWorkers() {
 		}
 		return out, err
 	})
-	add(s, rule{access.Viewer, everyTenant}, huma.Operation{
-		OperationID: "get-worker", Method: http.MethodGet, Path: workerAt, Tags: []string{"workers"}, Summary: "Get a worker that was heard of within a day",
-	}, func(ctx context.Context, in *struct{ WorkerPath }) (*workerAnswer, error) {
+	add(s, rule{access.Viewer, everyTenant}, op("get-worker", http.MethodGet, workerAt, "Get a worker that was heard of within a day", ""), func(ctx context.Context, in *struct{ WorkerPath }) (*workerAnswer, error) {
 		return s.onWorker(ctx, func(time.Time) (*store.Worker, error) { return s.store.Workers.Known(ctx, in.Worker) })
 	})
-	op := func(id, verb, summary, more string) huma.Operation {
-		return huma.Operation{OperationID: id, Method: http.MethodPost, Path: workerAt + "/" + verb, Tags: []string{"workers"}, Summary: summary, Description: more}
-	}
 	change := rule{access.Operator, everyTenant}
-	add(s, change, op("drain-worker", "drain", "Drain a worker: it claims nothing more and finishes what it holds",
+	add(s, change, op("drain-worker", http.MethodPost, workerAt+"/drain", "Drain a worker: it claims nothing more and finishes what it holds",
 		"The worker hears of it with its next heartbeat, within 30 seconds. With stop it then stops: `mscheduler work` exits, `serve` and `dev` go on without it until somebody restarts them. The request is for one process: a worker that starts again under the id works. "+
 			"A worker that is dead, or that refuses such requests, is a 409. Workers that pull refuse, too: they stop by fetching no more."), func(ctx context.Context, in *struct {
 		WorkerPath
@@ -87,7 +78,7 @@ func (s *API) addWorkers() {
 			return s.store.Workers.AskToDrain(ctx, in.Worker, store.Drain{Stop: wish.Stop, Note: wish.Note, By: byOf(ctx)}, now)
 		})
 	})
-	add(s, change, op("resume-worker", "resume", "Resume a worker that is drained", "It claims tasks again from its next heartbeat on. Where nobody has asked it to drain, nothing changes."), func(ctx context.Context, in *struct{ WorkerPath }) (*workerAnswer, error) {
+	add(s, change, op("resume-worker", http.MethodPost, workerAt+"/resume", "Resume a worker that is drained", "It claims tasks again from its next heartbeat on. Where nobody has asked it to drain, nothing changes."), func(ctx context.Context, in *struct{ WorkerPath }) (*workerAnswer, error) {
 		return s.onWorker(ctx, func(now time.Time) (*store.Worker, error) { return s.store.Workers.Undrain(ctx, in.Worker, now) })
 	})
 }

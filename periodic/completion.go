@@ -86,6 +86,9 @@ func takeCompletion(ctx context.Context, p *producer.Producer, method, token str
 	if err != nil {
 		return refuse(http.StatusNotFound, "unknown", "unknown token")
 	}
+	if status, answer := usable(ctx, p, method, h); status != http.StatusOK { // the token is the right to have a body read
+		return status, answer
+	}
 	b, status, err := readCompletion(body)
 	if err != nil {
 		reason := "invalid"
@@ -93,9 +96,6 @@ func takeCompletion(ctx context.Context, p *producer.Producer, method, token str
 			reason = "too_large"
 		}
 		return refuse(status, reason, err.Error())
-	}
-	if status, answer := usable(ctx, p, method, h); status != http.StatusOK {
-		return status, answer
 	}
 	if b.Error != nil {
 		_, err = p.Fail(ctx, token, *b.Error, producer.Failure{Fatal: b.Fatal, PlanError: b.PlanError})

@@ -2,11 +2,13 @@ package periodic_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -362,4 +364,35 @@ func TestATargetThatIsWrongIsRefusedByItsField(t *testing.T) {
 		require.ErrorIs(t, err, model.ErrInvalid, c.says)
 		require.ErrorContains(t, err, c.says)
 	}
+}
+
+// unread is a body that nobody may read.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the body was read")
+	return 0, io.EOF
+}
+
+// Whoever has no token could otherwise have the process keep bodies in memory.
+func TestTheBodyOfACompletionIsReadForAGoodTokenOnly(t *testing.T) {
+	h := newHooks(t)
+	taken := make(chan string, 1)
+	r := h.start(&schedule.HTTPTarget{Mode: schedule.HTTPAsync, URL: target(t, func(_ http.ResponseWriter, r *http.Request) {
+		taken <- path.Base(r.Header.Get("Mscheduler-Callback-Url"))
+	})})
+	token := <-taken
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	require.NoError(t, err)
+	const proof = 32
+	forged := string(raw[:len(raw)-proof]) + strings.Repeat("0", proof)
+	for _, bad := range []string{"x", base64.RawURLEncoding.EncodeToString([]byte(forged))} {
+		answer := httptest.NewRecorder()
+		periodic.CompletionHandler(h.prod).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, httptarget.CompletionPath+bad, unread{t}))
+		require.Contains(t, []int{http.StatusNotFound, http.StatusGone}, answer.Code)
+	}
+	answer := httptest.NewRecorder()
+	periodic.CompletionHandler(h.prod).ServeHTTP(answer, httptest.NewRequest(http.MethodPost, httptarget.CompletionPath+token, strings.NewReader(`{"result": 1}`)))
+	require.Equal(t, http.StatusOK, answer.Code, answer.Body)
+	h.ends(r, schedule.RunSuccess)
 }

@@ -69,6 +69,9 @@ func Register(c *consumer.Consumer, o Options) error {
 	if o.Exec == nil {
 		return nil
 	}
+	if err := shield(); err != nil {
+		return err
+	}
 	e := &execHandler{workerID: c.WorkerID(), limit: orDefault(o.Exec.OutputLimit), env: o.Exec.Env}
 	return consumer.Handle(c, raw[ExecResult](Exec.Name()), e.handle)
 }

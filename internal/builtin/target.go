@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 
 	"github.com/mscheduler/mscheduler/consumer"
@@ -82,7 +81,7 @@ func (h *targetHandler) recorded(ctx context.Context, target *httptarget.Target,
 	began := clock.Read(h.clock)
 	out, err := h.Do(ctx, call)
 	kept.Call.Took = began.SinceMonotonic(h.clock).Milliseconds()
-	kept.Call.Response, kept.Call.Error = hiding(out, e.Handle).Record(), httpcall.RecordError(err)
+	kept.Call.Response, kept.Call.Error = out.Record(), httpcall.RecordError(err)
 	_ = keep() // nothing more can be kept of an execution that a completion has ended
 	return out, verdict(err)
 }
@@ -103,7 +102,7 @@ func (h *targetHandler) call(target *httptarget.Target, e *consumer.Execution) (
 		return call, shown, err
 	}
 	if v.CompletionURL != "" {
-		v.CompletionURL = safetext.Hidden
+		v.CompletionURL, call.Hide = safetext.Hidden, e.Handle
 	}
 	if shown, err = target.Fill(v); err != nil {
 		return call, shown, err
@@ -115,15 +114,6 @@ func (h *targetHandler) call(target *httptarget.Target, e *consumer.Execution) (
 		call.Sign = &httpcall.Signature{ID: "call_" + hex.EncodeToString(sum[:16]), At: e.Now(), Keys: target.Keys}
 	}
 	return call, shown, nil
-}
-
-// hiding returns the answer without the token of the completion: a target may repeat what it was told.
-func hiding(a HTTPResult, token string) HTTPResult {
-	a.Body, a.Headers = strings.ReplaceAll(a.Body, token, safetext.Hidden), maps.Clone(a.Headers)
-	for name, v := range a.Headers {
-		a.Headers[name] = strings.ReplaceAll(v, token, safetext.Hidden)
-	}
-	return a
 }
 
 // values are what placeholders stand for. A task that no rule made is its own run.

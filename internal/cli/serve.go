@@ -225,10 +225,10 @@ func (f *serveFlags) completionsAt(addr net.Addr) error {
 }
 
 // limited is a server whose clients can neither send large headers nor hold a connection by sending or reading
-// slowly.
+// slowly. An operation that takes all of its time, 90 seconds, can still be answered.
 func limited(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 90 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 }
 

@@ -71,9 +71,7 @@ func (a *app) takeCompletions(conn *connection, w *workFlags) (*completionTaker,
 	if base == "" {
 		base = "http://" + listener.Addr().String() + httptarget.CompletionPath
 	}
-	server := &http.Server{
-		Handler: periodic.CompletionHandler(conn.producer), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-	}
+	server := limited(periodic.CompletionHandler(conn.producer))
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	if !w.events {

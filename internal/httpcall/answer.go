@@ -67,6 +67,17 @@ func readAnswer(res *http.Response, limit int) (Answer, error) {
 	return a, nil
 }
 
+// hide puts *** in the place of a text.
+func (a *Answer) hide(text string) {
+	if text == "" {
+		return
+	}
+	a.Body = strings.ReplaceAll(a.Body, text, safetext.Hidden)
+	for name, v := range a.Headers {
+		a.Headers[name] = strings.ReplaceAll(v, text, safetext.Hidden)
+	}
+}
+
 // AsText returns bytes as text, or as base64 if they are none. It leaves out a rune that was cut.
 func AsText(b []byte, cut bool) (text, encoding string) {
 	if cut {
@@ -85,9 +96,9 @@ func AsText(b []byte, cut bool) (text, encoding string) {
 
 // unexpected is the error of an answer that is no success: its status, where a redirect would
 // have led, and the beginning of its body.
-func (a Answer) unexpected(what string, res *http.Response) error {
+func (a Answer) unexpected(what string) error {
 	text := fmt.Sprintf("%s: answered %d %s", what, a.Status, http.StatusText(a.Status))
-	if loc := res.Header.Get("Location"); loc != "" && a.Status/100 == 3 {
+	if loc := a.Headers["Location"]; loc != "" && a.Status/100 == 3 {
 		text += ", to " + safetext.URL(loc) + ", which is not followed"
 	}
 	if body := strings.Join(strings.Fields(a.Body), " "); body != "" && a.Encoding == "" {

@@ -28,6 +28,7 @@ type Call struct {
 
 	Timeout   time.Duration // bounds the call, redirects and the answer's body included
 	Keep      int           // bytes of the answer's body in the [Answer]
+	Hide      string        // what neither the answer nor the error shows, though the target may repeat it; "" = nothing
 	Redirects *int          // how many are followed; nil = 5 for GET and HEAD, 0 for anything else
 	SameHost  bool          // no redirect to another host is followed
 	// Admit is asked before the call whether the host may get one more. leave is told, once the answer has been
@@ -89,6 +90,7 @@ func (c *Caller) Do(ctx context.Context, call Call) (Answer, error) {
 	}
 	defer func() { _ = res.Body.Close() }() // nothing can be lost: it was read
 	out, err := readAnswer(res, call.Keep)
+	out.hide(call.Hide)
 	leave(ctx.Err() == nil)
 	expected := expects(call.Expect, res.StatusCode)
 	switch {
@@ -97,7 +99,7 @@ func (c *Caller) Do(ctx context.Context, call Call) (Answer, error) {
 	case expected:
 		return out, nil
 	}
-	err = out.unexpected(what, res)
+	err = out.unexpected(what)
 	if call.GoneForGood && res.StatusCode == http.StatusGone {
 		return out, &VerdictError{Err: err, Fatal: true}
 	}

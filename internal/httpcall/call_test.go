@@ -3,8 +3,10 @@ package httpcall
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -58,5 +60,26 @@ func TestACallKeepsItsPlaceUntilTheAnswerHasBeenRead(t *testing.T) {
 			}, nil
 		}})
 		require.Equal(t, c.want, left, c.name)
+	}
+}
+
+// A target may repeat what it was told, such as the token of its completion.
+func TestNeitherAnAnswerNorAnErrorShowsWhatIsHidden(t *testing.T) {
+	for _, status := range []int{http.StatusOK, http.StatusFound, http.StatusInternalServerError} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "/done/hunter2")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "bad callback hunter2")
+		}))
+		defer server.Close()
+		none := 0
+		caller := New(Reach{}, nil, time.Now)
+		defer caller.Close()
+		out, err := caller.Do(t.Context(), Call{
+			Method: http.MethodPost, URL: server.URL, Timeout: time.Hour, Keep: 100, Redirects: &none, Hide: "hunter2",
+		})
+		require.Equal(t, status == http.StatusOK, err == nil)
+		require.Equal(t, "bad callback ***", out.Body)
+		require.NotContains(t, fmt.Sprint(out, err), "hunter2")
 	}
 }

@@ -118,14 +118,13 @@ func (s *API) watch(ctx context.Context, in *struct{ Watched }) (*huma.StreamRes
 	return &huma.StreamResponse{Body: func(c huma.Context) {
 		defer s.hub.leave(l)
 		_, w := humago.Unwrap(c)
-		s.stream(c.Context(), w, l, func() bool { return s.stillMay(c) })
+		s.stream(c.Context(), w, l, func() bool { return s.stillMay(c, grantOf(c.Context())) })
 	}}, nil
 }
 
 // stillMay says whether the token of a request that goes on still allows what it did.
-func (s *API) stillMay(c huma.Context) bool {
+func (s *API) stillMay(c huma.Context, before access.Grant) bool {
 	grant, err := s.authenticate(c)
-	before := grantOf(c.Context())
 	return err == nil && grant.Role.Includes(before.Role) && slices.Equal(grant.Tenants, before.Tenants)
 }
 
@@ -154,6 +153,7 @@ func (s *API) stream(ctx context.Context, w http.ResponseWriter, l *listener, al
 			return
 		}
 	}
+	l.backlog = nil // the client may stay for days
 	beats, checks := time.NewTicker(heartbeat), time.NewTicker(access.Window)
 	defer beats.Stop()
 	defer checks.Stop()

@@ -96,3 +96,30 @@ func TestATokenThatIsNotRightIsNotCreated(t *testing.T) {
 	require.Eventually(t, func() bool { return w.do("GET", "/api/v1/tokens", "").status == http.StatusUnauthorized }, testdb.Patience, 10*time.Millisecond)
 	require.Len(t, w.by(first["token"].(string)).ok("GET", "/api/v1/tokens", "")["tokens"], 1)
 }
+
+// A request that waits would otherwise be given tasks long after its token was revoked.
+func TestAFetchThatWaitsEndsWhenItsTokenIsRevoked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin := w.with(access.Admin)
+	good, bad := w.with(access.Worker), w.with(access.Worker)
+	waits := func(by *world) <-chan struct{} {
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			by.do("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["nothing"], "wait": "50s"}`)
+		}()
+		return over
+	}
+	first := waits(good) // it began first, and would end first
+	second := waits(bad)
+	revoke := func(of *world) { admin.ok("POST", "/api/v1/tokens/"+of.token[len("msk_"):len("msk_")+16]+"/revoke", "") }
+	revoke(bad)
+	select {
+	case <-second:
+	case <-first:
+		require.Fail(t, "the fetch went on without a token")
+	}
+	revoke(good)
+	<-first
+}

@@ -74,7 +74,7 @@ type Parent struct {
 }
 
 // Flows starts and manages flows. While [Flows.Run] runs, it is also an engine. It is safe for
-// concurrent use.
+// concurrent use. Changes other than [Flows.Start] and [Flows.Append] are never part of a transaction.
 type Flows struct {
 	store   *store.Store
 	id      string
@@ -153,9 +153,10 @@ func Validate(s graph.Spec) error {
 }
 
 // Start stores a flow, completely or not at all, and starts its first node. If a flow with the key
-// exists, Start returns that flow, whose Created is false, and changes nothing. With a session in ctx
-// the flow is part of the caller's transaction, and begins a few seconds after the commit.
+// exists, Start returns that flow, whose Created is false, and changes nothing. If a transaction runs on
+// the session in ctx, the flow is part of it, and begins a few seconds after the commit.
 func (f *Flows) Start(ctx context.Context, s graph.Spec) (started *graph.Flow, err error) {
+	ctx = store.Inside(ctx)
 	if err := f.ready(ctx); err != nil {
 		return nil, fmt.Errorf("starting a flow: %w", err)
 	}

@@ -45,7 +45,7 @@ type Config struct {
 }
 
 // Periodic manages periodic rules, and is an engine while [Periodic.Run] runs. It is safe
-// for concurrent use.
+// for concurrent use. What it changes is never part of a transaction.
 type Periodic struct {
 	store   *store.Store
 	id      string
@@ -178,6 +178,7 @@ func (p *Periodic) change(ctx context.Context, doing, id string, rule func(r *sc
 
 // changeAny is [Periodic.change] of a rule that may have been deleted.
 func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error)) (*schedule.Rule, error) {
+	ctx = store.Outside(ctx) // what follows the decision is many commands, which no transaction takes back
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
 	}

@@ -42,7 +42,7 @@ type Config struct {
 }
 
 // Plans publishes and manages plans. While [Plans.Run] runs, it is also an engine. It is safe for
-// concurrent use.
+// concurrent use. Changes other than [Plans.Publish] and [Plans.PublishMany] are never part of a transaction.
 type Plans struct {
 	store   *store.Store
 	id      string

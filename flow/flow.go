@@ -124,18 +124,15 @@ func New(cfg Config) (*Flows, error) {
 			return join(seen, saved)
 		}
 	}
-	f.decider = f.newDecider()
+	f.decider = decision.New(decision.Config[*graph.Flow]{Store: f.store, Planner: planner{f}, Documents: f.store.Flows, Types: f.types, Log: f.log, Prompt: true, Size: sizeOf, Over: isOver, Large: true})
 	f.streams = streams{groupcommit.New(perAppend, f.storeAppends), groupcommit.New(perAppend, f.linkAppended), groupcommit.New(perAppend, f.linkDried)}
 	return f, nil
 }
 
-func (f *Flows) newDecider() *decision.Decider[*graph.Flow] {
-	return decision.New(decision.Config[*graph.Flow]{Store: f.store, Planner: planner{f}, Documents: f.store.Flows, Types: f.types, Log: f.log, Prompt: true, Size: sizeOf, Over: isOver, Large: true})
-}
-
 // Run is the engine: it starts nodes when their parents have ended. It returns nil when ctx ends. Any
 // number of processes may run an engine. Run waits while the server is down. It returns an error only
-// if waiting cannot help, for example if the schema is that of another release.
+// if waiting cannot help, for example if the schema is that of another release, or if another Run of f
+// has not returned yet.
 func (f *Flows) Run(ctx context.Context) error {
 	defer f.alerts.wait()
 	defer func() { // what it looks for in the background

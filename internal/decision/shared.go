@@ -48,7 +48,7 @@ func Run[D any](ctx context.Context, id, kind string, d *Decider[D]) error {
 	err = e.Start(ctx)
 	if ctx.Err() != nil {
 		m.signOff(ctx, id, signOffPatience)
-		return nil //nolint:nilerr // it was told to stop
+		return nil // it was told to stop
 	}
 	if err != nil {
 		return err

@@ -17,7 +17,8 @@ import (
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-// Admin changes settings of many tasks and queries tasks. It is safe for concurrent use.
+// Admin changes settings of many tasks and queries tasks. It is safe for concurrent use. What it sets is
+// never part of a transaction.
 type Admin struct{ room *command.Room }
 
 // New creates an admin for the producer's database, with its prefix and its SecretKey, which

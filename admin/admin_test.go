@@ -1,11 +1,14 @@
 package admin
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -59,4 +62,25 @@ func TestALifeThatIsNotThereIsNotFoundOrInvalid(t *testing.T) {
 		require.ErrorIs(t, look("-/mail/none"), model.ErrNotFound, name)
 		require.ErrorIs(t, look("none"), model.ErrInvalid, name)
 	}
+}
+
+func TestASettingIsNoPartOfATransaction(t *testing.T) {
+	b := setup(t)
+	testdb.RolledBack(t, b.db, func(ctx context.Context) {
+		require.NoError(t, b.a.Pause(ctx, "mail", "sms"))
+		require.NoError(t, b.a.Resume(ctx, "sms"))
+		require.NoError(t, b.a.PauseAll(ctx))
+		require.NoError(t, b.a.SetHistoryRetention(ctx, time.Hour))
+	})
+	types, all, err := b.a.Paused(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"mail"}, types)
+	require.True(t, all)
+	kept, err := b.a.HistoryRetention(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, time.Hour, kept)
+	testdb.RolledBack(t, b.db, func(ctx context.Context) { require.NoError(t, b.a.ResumeAll(ctx)) })
+	_, all, err = b.a.Paused(t.Context())
+	require.NoError(t, err)
+	require.False(t, all)
 }

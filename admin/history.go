@@ -53,8 +53,5 @@ func (a *Admin) SetHistoryRetention(ctx context.Context, keep time.Duration) err
 		return fmt.Errorf("setting the retention of the history: %w",
 			input.Invalid("retention", "is %v; want %v to %v, or 0 for ever", keep, minHistory, maxHistory))
 	}
-	if err := a.room.Prepare(ctx); err != nil {
-		return fmt.Errorf("setting the retention of the history: %w", err)
-	}
-	return a.room.Store.History.SetRetention(ctx, keep)
+	return a.set(ctx, "setting the retention of the history", func(ctx context.Context) error { return a.room.Store.History.SetRetention(ctx, keep) })
 }

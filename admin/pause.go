@@ -5,21 +5,22 @@ import (
 	"fmt"
 
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/store"
 )
 
 // Pause makes all workers stop claiming tasks of these types within two seconds. Running tasks
 // continue, and new tasks wait. Pausing twice is not an error.
 func (a *Admin) Pause(ctx context.Context, types ...string) error {
-	return a.pause(ctx, "pausing", types, func() error { return a.room.Store.Control.Pause(ctx, false, types, "", "") })
+	return a.pause(ctx, "pausing", types, func(ctx context.Context) error { return a.room.Store.Control.Pause(ctx, false, types, "", "") })
 }
 
 // Resume reverts [Admin.Pause] for these types and wakes their workers. It does not revert
 // [Admin.PauseAll].
 func (a *Admin) Resume(ctx context.Context, types ...string) error {
-	return a.pause(ctx, "resuming", types, func() error { return a.room.Store.Control.Resume(ctx, false, types) })
+	return a.pause(ctx, "resuming", types, func(ctx context.Context) error { return a.room.Store.Control.Resume(ctx, false, types) })
 }
 
-func (a *Admin) pause(ctx context.Context, doing string, types []string, do func() error) error {
+func (a *Admin) pause(ctx context.Context, doing string, types []string, do func(context.Context) error) error {
 	if len(types) == 0 {
 		return fmt.Errorf("%s: %w", doing, input.Invalid("types", "are empty; to affect all types, use PauseAll or ResumeAll"))
 	}
@@ -28,26 +29,27 @@ func (a *Admin) pause(ctx context.Context, doing string, types []string, do func
 			return fmt.Errorf("%s: %w", doing, err)
 		}
 	}
+	return a.set(ctx, doing, do)
+}
+
+// set changes a setting. It is part of no transaction: each process reads the control document each second, and the
+// workers are told at once.
+func (a *Admin) set(ctx context.Context, doing string, do func(context.Context) error) error {
+	ctx = store.Outside(ctx)
 	if err := a.room.Prepare(ctx); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	return do()
+	return do(ctx)
 }
 
 // PauseAll is [Admin.Pause] for all types.
 func (a *Admin) PauseAll(ctx context.Context) error {
-	if err := a.room.Prepare(ctx); err != nil {
-		return fmt.Errorf("pausing: %w", err)
-	}
-	return a.room.Store.Control.Pause(ctx, true, nil, "", "")
+	return a.set(ctx, "pausing", func(ctx context.Context) error { return a.room.Store.Control.Pause(ctx, true, nil, "", "") })
 }
 
 // ResumeAll reverts [Admin.PauseAll]. Types that were paused by name stay paused.
 func (a *Admin) ResumeAll(ctx context.Context) error {
-	if err := a.room.Prepare(ctx); err != nil {
-		return fmt.Errorf("resuming: %w", err)
-	}
-	return a.room.Store.Control.Resume(ctx, true, nil)
+	return a.set(ctx, "resuming", func(ctx context.Context) error { return a.room.Store.Control.Resume(ctx, true, nil) })
 }
 
 // Paused returns the types that are paused by name, and whether all types are paused.

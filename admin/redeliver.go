@@ -37,6 +37,7 @@ func (a *Admin) Redeliver(ctx context.Context, id string, generation int64) (pro
 }
 
 func (a *Admin) redeliver(ctx context.Context, id string, generation int64) (producer.Sent, error) {
+	ctx = store.Inside(ctx)
 	if err := a.room.Prepare(ctx); err != nil {
 		return producer.Sent{}, err
 	}

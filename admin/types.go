@@ -19,8 +19,7 @@ import (
 // Otherwise Version is the version that was read, and the stored type must still have it
 // ([model.ErrChanged]). PutType sets the times. An error about fields matches model.ErrInvalid
 // and names all of them. It encrypts the secrets of the callback with the Config's SecretKey. A
-// secret "***" keeps its stored value, and so does an address with masked secrets. PutType is
-// never part of a transaction.
+// secret "***" keeps its stored value, and so does an address with masked secrets.
 func (a *Admin) PutType(ctx context.Context, t model.TaskType) (*model.TaskType, error) {
 	if err := validType(&t); err != nil {
 		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)

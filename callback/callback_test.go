@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -126,6 +127,10 @@ func TestBodyIsReadToItsLimit(t *testing.T) {
 	_, err = v.Verify(signed(t, now, newKey))
 	require.ErrorIs(t, err, errTooLarge)
 	require.Equal(t, 413, Status(err))
+	v.BodyLimit = math.MaxInt64
+	d, err := v.Verify(signed(t, now, newKey))
+	require.NoError(t, err)
+	require.Len(t, d.Body, len(body))
 }
 
 func TestKeysArePrintedWithoutTheirSecrets(t *testing.T) {

@@ -417,3 +417,42 @@ func TestALocalRetryGoesOnFromTheCheckpoint(t *testing.T) {
 	require.Equal(t, 1, task.Attempt)
 	require.Equal(t, model.StatusSuccess, task.Status)
 }
+
+// A checkpoint of a transaction that was aborted was never saved.
+func TestALocalRetryGoesOnFromTheCheckpointThatWasCommitted(t *testing.T) {
+	db := testdb.New(t)
+	p, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	s, err := producer.Send(t.Context(), p, drained, 1, producer.Retry(model.Retry{Local: &model.LocalRetry{Count: 3}}))
+	require.NoError(t, err)
+	c, err := New(Config{Database: db})
+	require.NoError(t, err)
+	var found []int
+	require.NoError(t, Handle(c, drained, func(ctx context.Context, task *Task[int]) (model.None, error) {
+		row := 0
+		if _, err := task.Restore(&row); err != nil {
+			return model.None{}, err
+		}
+		if found = append(found, row); len(found) == 4 {
+			return model.None{}, nil
+		}
+		return model.None{}, db.Client().UseSession(ctx, func(ctx context.Context) error {
+			session := mongo.SessionFromContext(ctx)
+			if err := errors.Join(session.StartTransaction(), task.Progress(ctx, float64(len(found)), ""), task.Checkpoint(ctx, row+500)); err != nil {
+				return Fatal(err)
+			}
+			if len(found) == 2 {
+				return errors.Join(errors.New("again"), session.CommitTransaction(ctx))
+			}
+			return errors.Join(errors.New("again"), session.AbortTransaction(ctx))
+		})
+	}))
+	_, err = c.Drain(t.Context(), false)
+	require.NoError(t, err)
+	task, err := p.Get(t.Context(), s.ID)
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 0, 500, 500}, found, task.ErrorInfo)
+	require.InDelta(t, 2, task.Progress.Percent, 0)
+	require.Equal(t, 1, task.Attempt)
+	require.Equal(t, model.StatusSuccess, task.Status)
+}

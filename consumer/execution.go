@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lease"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -49,7 +51,8 @@ type Execution struct {
 	Origin *model.Origin
 
 	args       bson.RawValue
-	checkpoint atomic.Pointer[bson.RawValue] // that Restore reads; nil = none
+	checkpoint atomic.Pointer[bson.RawValue] // that Restore reads
+	inDoubt    atomic.Bool                   // it was saved in a transaction, which may be aborted
 	hold       *execution
 	consumer   *Consumer
 	steps      finish.Book
@@ -70,6 +73,11 @@ func (e *Execution) Ext() json.RawMessage {
 // Checkpoint saves v, at most 1 MiB as JSON, before it returns. The next execution of the task,
 // after an error, a lapse or a restart, reads it with [Execution.Restore], and so does a local retry. If this execution no
 // longer holds the task, the error is [model.ErrFenced].
+//
+// If a transaction runs on the session in ctx, the checkpoint is part of it, so what the transaction writes and the
+// checkpoint are stored together or not at all. Pings of the execution wait for its end: keep it shorter than half of
+// the worker timeout. Call Restore before the transaction, because a repeated transaction would read what its aborted
+// try has saved.
 func (e *Execution) Checkpoint(ctx context.Context, v any) error {
 	raw, err := codec.EncodeValue("checkpoint", v, input.MaxCheckpointBytes)
 	if err != nil {
@@ -78,10 +86,33 @@ func (e *Execution) Checkpoint(ctx context.Context, v any) error {
 	if raw.Type == 0 {
 		raw.Type = bson.TypeNull
 	}
+	if store.InTransaction(ctx) {
+		e.inDoubt.Store(true)
+	}
 	if err := e.consumer.store.Tasks.SaveCheckpoint(ctx, e.TaskID, e.hold.index, e.hold.execID, lifecycle.Wanted(e.hold.task) > 1, raw); err != nil {
 		return err
 	}
-	e.checkpoint.Store(&raw)
+	e.remember(raw)
+	return nil
+}
+
+func (e *Execution) remember(saved bson.RawValue) { e.checkpoint.Store(&saved) }
+
+// recall reads what is left of the checkpoint for the n-th local retry. The transaction that saved it has ended: the
+// write that counted the retry would wait for it. A server that does not know of that write is no primary any more.
+func (e *Execution) recall(ctx context.Context, n int) error {
+	t, err := e.consumer.store.Tasks.Get(ctx, e.TaskID)
+	if errors.Is(err, store.ErrNotFound) {
+		return model.ErrFenced
+	}
+	if err != nil {
+		return err
+	}
+	if _, is := lifecycle.ExecutionOf(t, e.hold.execID); is == nil || is.LocalRetries < n {
+		return model.ErrFenced
+	}
+	e.remember(lifecycle.CheckpointOf(t, e.consumer.cfg.WorkerID))
+	e.inDoubt.Store(false)
 	return nil
 }
 
@@ -89,14 +120,14 @@ func (e *Execution) Checkpoint(ctx context.Context, v any) error {
 // there is none. If a task needs several workers, each worker has its own checkpoint.
 func (e *Execution) Restore(dst any) (bool, error) {
 	c := e.checkpoint.Load()
-	if c == nil || c.Type == bson.TypeNull {
+	if c == nil || c.Type == 0 || c.Type == bson.TypeNull {
 		return false, nil
 	}
 	return true, codec.DecodeValue(*c, dst)
 }
 
 // Progress reports the handler's progress: percent from 0 to 100, and a message in UTF-8 of at
-// most 4 KiB. It is informational only.
+// most 4 KiB. It is informational only, and part of a transaction as a checkpoint is.
 func (e *Execution) Progress(ctx context.Context, percent float64, message string) error {
 	if err := input.Progress(percent, message); err != nil {
 		return err

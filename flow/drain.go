@@ -14,7 +14,7 @@ import (
 // now is the caller's notion of the database's time. Drain advances its own notion to now, never
 // backwards. If worked is true, tasks may have become due, and next is the time to look for them.
 // Otherwise next is the time when something in a flow is due (zero = never). Drain also does the work
-// of other engines that are alive. Do not call it while [Flows.Run] runs.
+// of other engines that are alive. It is refused while [Flows.Run] runs.
 func (f *Flows) Drain(ctx context.Context, now time.Time) (next time.Time, worked bool, err error) {
 	if err := f.ready(ctx); err != nil {
 		return next, false, fmt.Errorf("draining the flows: %w", err)
@@ -26,7 +26,7 @@ func (f *Flows) Drain(ctx context.Context, now time.Time) (next time.Time, worke
 	if err := f.types.Fresh(ctx, 0); err != nil {
 		return next, false, fmt.Errorf("draining the flows: %w", err)
 	}
-	next, worked, err = f.newDecider().Drain(ctx)
+	next, worked, err = f.decider.Drain(ctx)
 	if err != nil {
 		return next, worked, fmt.Errorf("draining the flows: %w", err)
 	}

@@ -74,7 +74,7 @@ type Parent struct {
 }
 
 // Flows starts and manages flows. While [Flows.Run] runs, it is also an engine. It is safe for
-// concurrent use.
+// concurrent use. Changes other than [Flows.Start] and [Flows.Append] are never part of a transaction.
 type Flows struct {
 	store   *store.Store
 	id      string
@@ -124,18 +124,15 @@ func New(cfg Config) (*Flows, error) {
 			return join(seen, saved)
 		}
 	}
-	f.decider = f.newDecider()
+	f.decider = decision.New(decision.Config[*graph.Flow]{Store: f.store, Planner: planner{f}, Documents: f.store.Flows, Types: f.types, Log: f.log, Prompt: true, Size: sizeOf, Over: isOver, Large: true})
 	f.streams = streams{groupcommit.New(perAppend, f.storeAppends), groupcommit.New(perAppend, f.linkAppended), groupcommit.New(perAppend, f.linkDried)}
 	return f, nil
 }
 
-func (f *Flows) newDecider() *decision.Decider[*graph.Flow] {
-	return decision.New(decision.Config[*graph.Flow]{Store: f.store, Planner: planner{f}, Documents: f.store.Flows, Types: f.types, Log: f.log, Prompt: true, Size: sizeOf, Over: isOver, Large: true})
-}
-
 // Run is the engine: it starts nodes when their parents have ended. It returns nil when ctx ends. Any
 // number of processes may run an engine. Run waits while the server is down. It returns an error only
-// if waiting cannot help, for example if the schema is that of another release.
+// if waiting cannot help, for example if the schema is that of another release, or if another Run of f
+// has not returned yet.
 func (f *Flows) Run(ctx context.Context) error {
 	defer f.alerts.wait()
 	defer func() { // what it looks for in the background
@@ -153,9 +150,10 @@ func Validate(s graph.Spec) error {
 }
 
 // Start stores a flow, completely or not at all, and starts its first node. If a flow with the key
-// exists, Start returns that flow, whose Created is false, and changes nothing. With a session in ctx
-// the flow is part of the caller's transaction, and begins a few seconds after the commit.
+// exists, Start returns that flow, whose Created is false, and changes nothing. If a transaction runs on
+// the session in ctx, the flow is part of it, and begins a few seconds after the commit.
 func (f *Flows) Start(ctx context.Context, s graph.Spec) (started *graph.Flow, err error) {
+	ctx = store.Inside(ctx)
 	if err := f.ready(ctx); err != nil {
 		return nil, fmt.Errorf("starting a flow: %w", err)
 	}

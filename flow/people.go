@@ -77,6 +77,7 @@ func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, err
 // of these nodes runs, or a worker runs its task. If ctx has a span, what runs again belongs to its trace.
 // id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) RetryFrom(ctx context.Context, id, node string) (*graph.Flow, error) {
+	ctx = store.Outside(ctx) // the decision reads
 	return f.change(ctx, "retrying from a node of", id, node, func(doc *graph.Flow, i int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 		after, err := despiteJoins(in, func() (*graph.Flow, error) { return flowplan.RetryFrom(doc, i, in, now) })
 		if err == nil && in.Ready() {
@@ -242,6 +243,7 @@ const (
 // change reads a flow, decides and writes that, again until nobody interferes, and carries out what
 // was decided.
 func (f *Flows) change(ctx context.Context, doing, id, node string, decide func(doc *graph.Flow, node int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error)) (*graph.Flow, error) {
+	ctx = store.Outside(ctx) // what follows the decision is many commands, which no transaction takes back
 	if err := f.ready(ctx); err != nil {
 		return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
 	}

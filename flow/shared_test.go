@@ -21,6 +21,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/plan"
 )
 
 // engines lists the engines of a database, each with the kinds that it decides about.
@@ -52,6 +53,35 @@ func going(t *testing.T, run func(context.Context) error) (stop func()) {
 	}
 	t.Cleanup(stop)
 	return stop
+}
+
+func TestAnEngineRunsOnceAtATime(t *testing.T) {
+	t.Parallel()
+	db := testdb.New(t)
+	flows, err := flow.New(flow.Config{Database: db, EngineID: "flows"})
+	require.NoError(t, err)
+	plans, err := plan.New(plan.Config{Database: db, EngineID: "plans"})
+	require.NoError(t, err)
+	rules, err := periodic.New(periodic.Config{Database: db, EngineID: "rules"})
+	require.NoError(t, err)
+	over, cancel := context.WithCancel(t.Context())
+	cancel() // a run would end at once
+	type drain = func(context.Context, time.Time) (time.Time, bool, error)
+	for name, e := range map[string]struct {
+		run   func(context.Context) error
+		drain drain
+	}{"flows": {flows.Run, flows.Drain}, "plans": {plans.Run, plans.Drain}, "rules": {rules.Run, rules.Drain}} {
+		for range 2 { // the second when the first has returned
+			stop := going(t, e.run)
+			testdb.Eventually(t, "the engine runs", func() bool { return len(engines(t, db)[name]) > 0 })
+			require.ErrorContains(t, e.run(over), "already runs")
+			_, _, err := e.drain(t.Context(), time.Now())
+			require.ErrorContains(t, err, "already runs")
+			stop()
+			_, _, err = e.drain(t.Context(), time.Now())
+			require.NoError(t, err)
+		}
+	}
 }
 
 func TestPlannersOfOneProcessShareTheirLooks(t *testing.T) {

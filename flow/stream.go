@@ -51,9 +51,10 @@ type appending struct {
 // the calls, also if several processes append. The id of a node is its key: a second node with the
 // same id is not stored. If the stream is closed, the error is a *[model.RefusedError].
 //
-// With a session in ctx the nodes are part of the caller's transaction. They are linked within about
+// If a transaction runs on the session in ctx, the nodes are part of it. They are linked within about
 // five seconds of a commit, if the transaction takes less than 90 s; otherwise within five minutes.
 func (f *Flows) Append(ctx context.Context, scene, group string, nodes ...graph.NodeSpec) (ids []string, err error) {
+	ctx = store.Inside(ctx)
 	if err := f.ready(ctx); err != nil {
 		return nil, fmt.Errorf("appending to a stream: %w", err)
 	}
@@ -261,6 +262,7 @@ func (f *Flows) Flush(ctx context.Context) error {
 // happened before causes no request.
 func (f *Flows) SetCallback(ctx context.Context, scene, group string, c *model.Callback, ext any) (*graph.Flow, error) {
 	const doing = "setting the callback of"
+	ctx = store.Outside(ctx)
 	if c != nil && c.Success == nil && c.Error == nil && c.Security == nil {
 		c = nil
 	}

@@ -183,7 +183,7 @@ func TestANameTakenTwiceIsAnErrorThatSaysSo(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		one := func(context.Context) (int, error) { return 1, nil }
-		type answer struct{ twice, bad, large, inTransaction, sentEarlier error }
+		type answer struct{ twice, bad, large, inSession, inTransaction, sentEarlier error }
 		answers := make(chan answer, 1)
 		a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
 			var got answer
@@ -198,7 +198,11 @@ func TestANameTakenTwiceIsAnErrorThatSaysSo(t *testing.T) {
 				return 0, err
 			}
 			defer session.EndSession(ctx)
-			_, got.inTransaction = consumer.Step(mongo.NewSessionContext(ctx, session), "two", one)
+			_, got.inSession = consumer.Step(mongo.NewSessionContext(ctx, session), "two", one)
+			if err := session.StartTransaction(); err != nil {
+				return 0, err
+			}
+			_, got.inTransaction = consumer.Step(mongo.NewSessionContext(ctx, session), "three", one)
 			answers <- got
 			return 1, nil
 		})
@@ -208,8 +212,9 @@ func TestANameTakenTwiceIsAnErrorThatSaysSo(t *testing.T) {
 		require.ErrorContains(t, got.twice, "step one occurs twice in this handler")
 		require.ErrorIs(t, got.bad, model.ErrInvalid)
 		require.ErrorContains(t, got.large, "step large has")
+		require.NoError(t, got.inSession)
 		require.ErrorContains(t, got.inTransaction, "carries a transaction")
-		require.Equal(t, []string{"one"}, namesOf(a.get(sent.ID).Steps))
+		require.Equal(t, []string{"one", "two"}, namesOf(a.get(sent.ID).Steps))
 		_, err := consumer.Step(t.Context(), "outside", one)
 		require.ErrorContains(t, err, "does not come from a handler")
 	})

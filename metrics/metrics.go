@@ -11,9 +11,8 @@
 //
 //	prometheus.WrapRegistererWith(prometheus.Labels{"database": db.Name()}, prometheus.DefaultRegisterer).MustRegister(collector)
 //
-// The numbers of the process cover all of its databases. Each of its collectors exports the same.
-//
-// A collector covers all consumers, pullers and engines of the process, whenever they were made. Numbers of the
+// A collector covers all consumers, pullers and engines of the process that use its database by the same client and
+// prefix, whenever they were made. Only database_errors_total covers all databases of the process. Numbers of the
 // fleet, such as due tasks, come from a census that one process takes for all.
 //
 // docs/metrics.md lists the metrics. process.go and fleet.go define them.

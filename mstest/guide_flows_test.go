@@ -92,7 +92,8 @@ func FiguresFor(ctx context.Context, plans *plan.Plans, first time.Time) (*repea
 }
 
 // RunService is a process that does everything: it runs tasks, and decides about rules, flows and plans. Several
-// such processes share the work. When ctx ends, or one part fails, all parts stop gracefully.
+// such processes share the work. When ctx or one part ends, all parts stop gracefully: an operator may drain the
+// worker.
 func RunService(ctx context.Context, db *mongo.Database, register func(*consumer.Consumer) error) error {
 	worker, err := consumer.New(consumer.Config{Database: db})
 	if err != nil {
@@ -113,9 +114,14 @@ func RunService(ctx context.Context, db *mongo.Database, register func(*consumer
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var group errgroup.Group
 	for _, run := range []func(context.Context) error{worker.Run, rules.Run, flows.Run, plans.Run} {
-		group.Go(func() error { return run(ctx) })
+		group.Go(func() error {
+			defer stop() // whichever ends first stops the others
+			return run(ctx)
+		})
 	}
 	return group.Wait()
 }
@@ -168,6 +174,25 @@ func TestAClaimIsPaidOrAskedAbout(t *testing.T) {
 		mstest.Drain(t, c, mstest.With(flows.Drain))
 		require.Equal(t, then, *done)
 	}
+}
+
+func TestAServiceWhoseWorkerStopsEnds(t *testing.T) {
+	t.Parallel()
+	db := mstest.DB(t)
+	p, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Close(context.Background())) }()
+	_, err = producer.Send(t.Context(), p, Welcome, WelcomeArgs{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	require.NoError(t, RunService(ctx, db, func(c *consumer.Consumer) error {
+		return consumer.Handle(c, Welcome, func(context.Context, *consumer.Task[WelcomeArgs]) (model.None, error) {
+			go func() { _ = c.Stop(context.Background()) }()
+			return model.None{}, nil
+		})
+	}))
+	require.NoError(t, ctx.Err())
 }
 
 func TestAServiceRunsTasksRulesFlowsAndPlans(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // backwards. If worked is true, tasks may have become due, and next is the time to look for them.
 // Otherwise next is the time of the next tick (zero = never). A rule without EndAt and MaxRuns always
 // has a next tick, so a test that skips time gives it one of them. Drain also does the work of other
-// engines that are alive. Do not call it while [Periodic.Run] runs.
+// engines that are alive. It is refused while [Periodic.Run] runs.
 func (p *Periodic) Drain(ctx context.Context, now time.Time) (next time.Time, worked bool, err error) {
 	if err := p.ready(ctx); err != nil {
 		return next, false, fmt.Errorf("draining the rules: %w", err)
@@ -24,7 +24,7 @@ func (p *Periodic) Drain(ctx context.Context, now time.Time) (next time.Time, wo
 	if err := p.types.Fresh(ctx, 0); err != nil {
 		return next, false, fmt.Errorf("draining the rules: %w", err)
 	}
-	if next, worked, err = p.newDecider().Drain(ctx); err != nil {
+	if next, worked, err = p.decider.Drain(ctx); err != nil {
 		return next, worked, fmt.Errorf("draining the rules: %w", err)
 	}
 	if worked {

@@ -20,6 +20,7 @@ import (
 // [Periodic.Enable]. If the tenant already has a rule with this name, the error is a
 // *[model.RefusedError]. Create encrypts secrets before it stores them.
 func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule, error) {
+	ctx = store.Outside(ctx)
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
@@ -88,6 +89,7 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s sched
 // rule stays as it is, and a new one is disabled. Any number of processes may call Apply at once.
 // Differences and secrets are as in [Periodic.Update].
 func (p *Periodic) Apply(ctx context.Context, s schedule.Spec) (*schedule.Rule, error) {
+	ctx = store.Outside(ctx)
 	for range maxTries {
 		stored, err := p.Named(ctx, s.Tenant, s.Name)
 		switch {

@@ -425,3 +425,25 @@ func TestTheTenantThatStandsForNoneIsNoChange(t *testing.T) {
 	_, err = p.Update(t.Context(), r.ID, r.Version, spec)
 	require.ErrorContains(t, err, `tenant is "acme"; want ""`)
 }
+
+func TestAChangeOfARuleIsNoPartOfATransaction(t *testing.T) {
+	db := testdb.New(t)
+	p, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	rule := schedule.Spec{Name: "a", Cron: "@daily", Type: "tick"}
+	run := ""
+	testdb.RolledBack(t, db, func(ctx context.Context) {
+		r, err := p.Apply(ctx, rule)
+		require.NoError(t, err)
+		run, err = p.Trigger(ctx, r.ID, periodic.TriggerOptions{})
+		require.NoError(t, err)
+		rule.MaxRuns = 7
+		_, err = p.Apply(ctx, rule)
+		require.NoError(t, err)
+	})
+	r, err := p.Named(t.Context(), "", "a")
+	require.NoError(t, err)
+	require.EqualValues(t, 7, r.MaxRuns)
+	_, err = p.GetRun(t.Context(), run)
+	require.NoError(t, err)
+}

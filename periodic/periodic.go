@@ -45,7 +45,7 @@ type Config struct {
 }
 
 // Periodic manages periodic rules, and is an engine while [Periodic.Run] runs. It is safe
-// for concurrent use.
+// for concurrent use. What it changes is never part of a transaction.
 type Periodic struct {
 	store   *store.Store
 	id      string
@@ -76,12 +76,8 @@ func New(cfg Config) (*Periodic, error) {
 		return nil, err
 	}
 	p := &Periodic{store: st, types: tasktypes.New(st), id: id, secrets: box, tracer: tracing.New(cfg.TracerProvider), log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}}
-	p.decider = p.newDecider()
+	p.decider = decision.New(decision.Config[*schedule.Rule]{Store: p.store, Planner: planner{p}, Documents: p.store.Rules, Types: p.types, Log: p.log, Count: p.count, Begin: p.begin})
 	return p, nil
-}
-
-func (p *Periodic) newDecider() *decision.Decider[*schedule.Rule] {
-	return decision.New(decision.Config[*schedule.Rule]{Store: p.store, Planner: planner{p}, Documents: p.store.Rules, Types: p.types, Log: p.log, Count: p.count, Begin: p.begin})
 }
 
 // count counts what a decision made of ticks.
@@ -94,7 +90,7 @@ func (p *Periodic) count(w store.RuleWrite) {
 // Run is the engine: it decides ticks until ctx ends, then returns nil. Before it returns, it
 // applies its decisions, for at most five seconds. Any number of processes may run an engine.
 // Run waits for a server that is down. If waiting cannot help, for example with the schema of
-// another release, it returns an error.
+// another release, it returns an error, and so it does if another Run of p has not returned yet.
 func (p *Periodic) Run(ctx context.Context) error {
 	for _, what := range tickplan.Tallied {
 		p.store.Measure.Ticks.Of(what) // its rate needs a first value
@@ -178,6 +174,7 @@ func (p *Periodic) change(ctx context.Context, doing, id string, rule func(r *sc
 
 // changeAny is [Periodic.change] of a rule that may have been deleted.
 func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error)) (*schedule.Rule, error) {
+	ctx = store.Outside(ctx) // what follows the decision is many commands, which no transaction takes back
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
 	}

@@ -38,6 +38,7 @@ func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (ru
 		return "", fmt.Errorf("triggering a rule: %w", err)
 	}
 	run = id + "!" + o.Request
+	ctx = store.Outside(ctx) // the decision reads
 	_, err = p.change(ctx, "triggering", id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if done, err := p.decided(ctx, r, run); done || err != nil {
 			return nil, err
@@ -122,6 +123,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 	} else if err := input.Name("request", request); err != nil {
 		return 0, fmt.Errorf("backfilling a rule: %w", err)
 	}
+	ctx = store.Outside(ctx) // the decision reads
 	_, err = p.change(ctx, "backfilling", id, p.withTimes(func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if to.After(now.Add(backfillSlack + p.store.Clock.Error())) {
 			return nil, input.Invalid("to", "is %s, which is in the future", inError(to))
@@ -181,6 +183,7 @@ func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	if rule == "" {
 		return input.Invalid("run", "is %q; want rule@time or rule!request", run)
 	}
+	ctx = store.Outside(ctx) // the decision reads
 	found := false
 	_, err := p.changeAny(ctx, "cancelling a run of", rule, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		after := tickplan.Cancel(r, cal, run, now)

@@ -23,6 +23,7 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 	if err := input.Label("remark", remark); err != nil {
 		return nil, err
 	}
+	ctx = store.Outside(ctx) // the decision reads
 	return p.change(ctx, "cancelling", id, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 		open, err := p.open(ctx, doc)
 		if err != nil {
@@ -82,6 +83,7 @@ const maxTries = 50
 // change reads a plan, decides and writes that, again until nobody interferes, and carries out what was
 // decided.
 func (p *Plans) change(ctx context.Context, doing, id string, decide func(*repeat.Plan, time.Time) (*repeat.Plan, error)) (*repeat.Plan, error) {
+	ctx = store.Outside(ctx) // what follows the decision is many commands, which no transaction takes back
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("%s the plan %s: %w", doing, id, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/plan"
@@ -200,4 +201,15 @@ func TestAPlanThatIsCancelledEndsThePendingTaskOfItsStep(t *testing.T) {
 	require.Equal(t, stepplan.StateCancelled, over.LastState)
 	require.Zero(t, over.RealRepet)
 	require.Equal(t, []string{"1.0 ERROR no data"}, w.results(p.ID))
+}
+
+func TestACommandOnAPlanIsNoPartOfATransaction(t *testing.T) {
+	w := newWorld(t)
+	p := w.publish(every("p", 1))
+	testdb.RolledBack(t, w.db, func(ctx context.Context) {
+		_, err := w.plans.Cancel(ctx, p.ID, "")
+		require.NoError(t, err)
+	})
+	require.Equal(t, repeat.StatusCancelled, w.get(p.ID).Status)
+	require.EqualValues(t, 1, w.count("tasks", bson.D{{Key: "status", Value: model.StatusCancelled}}))
 }

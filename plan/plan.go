@@ -42,7 +42,7 @@ type Config struct {
 }
 
 // Plans publishes and manages plans. While [Plans.Run] runs, it is also an engine. It is safe for
-// concurrent use.
+// concurrent use. Changes other than [Plans.Publish] and [Plans.PublishMany] are never part of a transaction.
 type Plans struct {
 	store   *store.Store
 	id      string
@@ -70,12 +70,8 @@ func New(cfg Config) (*Plans, error) {
 		return nil, err
 	}
 	p := &Plans{store: st, id: id, types: tasktypes.New(st), secrets: box, tracer: tracing.New(cfg.TracerProvider), log: cfg.Logger.With().Str("engine_id", id).Logger()}
-	p.decider = p.newDecider()
+	p.decider = decision.New(decision.Config[*repeat.Plan]{Store: p.store, Planner: planner{p}, Documents: p.store.Plans, Types: p.types, Log: p.log, Prompt: true, Size: sizeOf, Over: isOver, There: planner{p}.there, Begin: p.begin})
 	return p, nil
-}
-
-func (p *Plans) newDecider() *decision.Decider[*repeat.Plan] {
-	return decision.New(decision.Config[*repeat.Plan]{Store: p.store, Planner: planner{p}, Documents: p.store.Plans, Types: p.types, Log: p.log, Prompt: true, Size: sizeOf, Over: isOver, There: planner{p}.there, Begin: p.begin})
 }
 
 // sizeOf is about how many bytes of memory a plan takes.
@@ -86,7 +82,8 @@ func isOver(plan *repeat.Plan) bool { return stepplan.Over(plan.Status) }
 
 // Run is the engine: it plans the next step when one has ended. It returns nil when ctx ends. Any
 // number of processes may run an engine. Run waits while the server is down. It returns an error only
-// if waiting cannot help, for example if the schema is that of another release.
+// if waiting cannot help, for example if the schema is that of another release, or if another Run of p
+// has not returned yet.
 func (p *Plans) Run(ctx context.Context) error {
 	return decision.Run(ctx, p.id, stepplan.EngineType, p.decider)
 }
@@ -155,7 +152,7 @@ func (p *Plans) Results(ctx context.Context, id string, after *repeat.Result, li
 // now is the caller's notion of the database's time. Drain advances its own notion to now, never
 // backwards. If worked is true, tasks may have become due, and next is the time to look for them.
 // Otherwise next is zero: the tasks of waiting steps have their times. Drain also does the work of other
-// engines that are alive. Do not call it while [Plans.Run] runs.
+// engines that are alive. It is refused while [Plans.Run] runs.
 func (p *Plans) Drain(ctx context.Context, now time.Time) (next time.Time, worked bool, err error) {
 	if err := p.ready(ctx); err != nil {
 		return next, false, fmt.Errorf("draining the plans: %w", err)
@@ -164,7 +161,7 @@ func (p *Plans) Drain(ctx context.Context, now time.Time) (next time.Time, worke
 	if err := p.types.Fresh(ctx, 0); err != nil {
 		return next, false, fmt.Errorf("draining the plans: %w", err)
 	}
-	if _, worked, err = p.newDecider().Drain(ctx); err != nil {
+	if _, worked, err = p.decider.Drain(ctx); err != nil {
 		return next, worked, fmt.Errorf("draining the plans: %w", err)
 	}
 	if worked {

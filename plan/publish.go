@@ -20,7 +20,7 @@ import (
 
 // Publish stores a plan and the task of its first step. If a plan with the id exists, also one that is
 // over, Publish returns that plan, whose Created is false, and changes nothing. A plan whose last time
-// has passed is stored as FINISH. With a session in ctx the plan is part of the caller's transaction, and
+// has passed is stored as FINISH. If a transaction runs on the session in ctx, the plan is part of it, and
 // the task of its first step is stored a few seconds after the commit.
 func (p *Plans) Publish(ctx context.Context, s repeat.Spec) (*repeat.Plan, error) {
 	plans, err := p.publish(ctx, []repeat.Spec{s}, func(_ int, err error) error { return err })
@@ -48,6 +48,7 @@ func (p *Plans) PublishMany(ctx context.Context, specs []repeat.Spec) ([]*repeat
 }
 
 func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i int, err error) error) (published []*repeat.Plan, err error) {
+	ctx = store.Inside(ctx)
 	began := clock.Read(p.store.Local())
 	if !store.InTransaction(ctx) {
 		bounded, cancel := context.WithTimeout(ctx, publishTimeout)

@@ -134,6 +134,15 @@ func TestAPlanOfATransactionStartsAfterItsCommit(t *testing.T) {
 	require.Equal(t, int64(1), w.get("-/new").RealRepet)
 }
 
+func TestASessionWithoutATransactionDelaysNoPlan(t *testing.T) {
+	w := newWorld(t)
+	require.NoError(t, w.db.Client().UseSession(t.Context(), func(ctx context.Context) error {
+		_, err := w.plans.Publish(ctx, every("p", 1))
+		return err
+	}))
+	require.EqualValues(t, 1, w.count("tasks", bson.D{{Key: "type", Value: "report"}}))
+}
+
 func TestAPlanOfATransactionThatIsAbortedWasNeverPublished(t *testing.T) {
 	w := newWorld(t)
 	w.publish(every("there", 1))

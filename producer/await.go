@@ -71,7 +71,8 @@ func (p *Producer) AwaitTask(ctx context.Context, s Sent) (*model.Task, error) {
 	if w.err != nil {
 		return nil, fmt.Errorf("awaiting task %s: %w", s.ID, w.err)
 	}
-	return w.task, nil
+	t := *w.task // others may wait for it, too
+	return &t, nil
 }
 
 // look finds out which of the waits are over. Two queries at most for those whose tasks

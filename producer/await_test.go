@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -181,6 +182,32 @@ func TestAllAwaitsOfAProcessShareOneQuery(t *testing.T) {
 		require.NoError(t, (<-got[i]).err)
 	}
 	require.Less(t, before, n/4, "queries for %d awaits", n)
+}
+
+func TestEachAwaitHasATaskOfItsOwn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.send(mail{})
+	const n = 10
+	tasks := make(chan *model.Task, n)
+	for range n {
+		go func() {
+			task, err := b.p.AwaitTask(t.Context(), s)
+			assert.NoError(t, err)
+			tasks <- task
+		}()
+	}
+	testdb.Eventually(t, "all wait", func() bool {
+		b.p.await.mu.Lock()
+		defer b.p.await.mu.Unlock()
+		return len(b.p.await.waits) == n
+	})
+	b.Run(s.ID, lifecycle.Success(bson.RawValue{}))
+	own := map[*model.Task]bool{}
+	for range n {
+		own[testdb.Receive(t, tasks)] = true
+	}
+	require.Len(t, own, n)
 }
 
 func TestPausesBetweenLooksGrowToASecond(t *testing.T) {

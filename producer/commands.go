@@ -13,8 +13,8 @@ import (
 )
 
 // The commands of this file return the task as it is afterwards. A task that does not
-// exist is [model.ErrNotFound], a state that forbids the command a *model.RefusedError. With a
-// session in ctx they are part of the caller's transaction, and workers hear of them when it
+// exist is [model.ErrNotFound], a state that forbids the command a *model.RefusedError. If a transaction
+// runs on the session in ctx, they are part of it, and workers hear of them when it
 // has committed. After an error of the
 // database a command may be repeated: it then does what is left to do, or says that
 // the task is in another state by now.

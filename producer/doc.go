@@ -4,7 +4,7 @@
 //
 //	Send ──▶ Middleware ──▶ group commit ──▶ one insert for all that gathered
 //	SendMany ▶ Middleware ──────────────────▶ one insert for each 5,000
-//	with a session in ctx ▶ Middleware ─────▶ upserts in the caller's transaction
+//	in a transaction ▶ Middleware ──────────▶ upserts in the caller's transaction
 //
 // The primary key of a task is tenant/type/key, which makes sends idempotent. A second send of
 // a key finds the existing task. By default it changes nothing; [OnExisting] selects another

@@ -38,6 +38,7 @@ type outgoing struct {
 
 // carryOut is the innermost SendFunc: it stores the drafts.
 func (p *Producer) carryOut(ctx context.Context, drafts []*Draft) ([]Sent, error) {
+	ctx = store.Inside(ctx)
 	bad := ManyError{Total: len(drafts)}
 	for i, d := range drafts {
 		var err error

@@ -41,8 +41,8 @@ func (d *Draft) stored() lifecycle.Draft {
 }
 
 // SendFunc stores drafts and returns one Sent for each, in the same order. The error of a
-// single draft is returned as it is. With several drafts, the error is a *[ManyError] if some
-// failed, and another error if all failed.
+// single draft is returned as it is. With several drafts, a *[ManyError] lists those that
+// failed, perhaps all. Any other error comes from before the drafts: none was written.
 type SendFunc func(ctx context.Context, drafts []*Draft) ([]Sent, error)
 
 // Middleware wraps every send: Send, SendJSON, SendMany, SendManyJSON. It calls next once, with

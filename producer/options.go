@@ -234,7 +234,7 @@ func Held() Option {
 	return newOption("Held", func(s *settings) { s.draft.Held = true })
 }
 
-// OutsideTransaction sends the task at once even if ctx carries a session: the task stays
+// OutsideTransaction sends the task at once even if ctx carries a transaction: the task stays
 // stored if the caller's transaction aborts. In a SendMany, either all items have this option
 // or none.
 func OutsideTransaction() Option {

@@ -29,7 +29,7 @@ type Sent struct {
 // JSON form, at most 256 KiB. Send returns when a majority of the servers has stored the task.
 // Concurrent sends of a process share inserts.
 //
-// If ctx carries a session, the task becomes part of the caller's transaction and exists when
+// If a transaction runs on the session in ctx, the task becomes part of it and exists when
 // the transaction commits. Another send of the same key waits until then. If its ctx has no
 // deadline, it waits at most 75 s, then fails and has stored nothing. See the package comment
 // for the errors.
@@ -96,7 +96,7 @@ type Item[A any] struct {
 // SendMany stores many tasks of a type, thousands in each round trip, and returns one Sent for
 // each, in the order of the items. Items with the same key apply in that order. It validates all
 // items before it writes any. If some items fail, the error is a *[ManyError] that names them;
-// all others are stored. If ctx carries a session, the caller's transaction stores all or none.
+// all others are stored. If a transaction runs on the session in ctx, it stores all or none.
 // If another client's open transaction has sent one of the keys, SendMany first stores all other
 // items, then waits for that key as [Send] does.
 func SendMany[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], items []Item[A]) ([]Sent, error) {

@@ -7,7 +7,7 @@ import (
 )
 
 // Spec is the definition of a flow: a graph of nodes without cycles, with one first and one last
-// node. Its JSON and YAML names are those of the fields in snake case.
+// node. In files and API requests the fields have these names in snake case. encoding/json does not read it.
 type Spec struct {
 	// Key names the flow within its tenant. A key has at most one flow: a second start changes
 	// nothing. "" = a generated key.

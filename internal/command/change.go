@@ -25,6 +25,7 @@ func (r *Room) change(ctx context.Context, doing, id string, rule rule, write fu
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("%s a task: %w", doing, err)
 	}
+	ctx = store.Inside(ctx)
 	if err := r.Prepare(ctx); err != nil {
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}

@@ -67,7 +67,20 @@ type Decider[D any] struct {
 	complained clock.Seldom // about which documents
 	heard      news
 
+	runs   atomic.Bool // an engine or a drain does
+	drains sync.Mutex  // held by the one that runs
 	engineState[D]
+}
+
+// errRuns is the error of an engine beside another one of the same planner.
+var errRuns = errors.New("the engine already runs")
+
+// enter refuses a second engine: neither engineState nor what a planner remembers is for two.
+func (d *Decider[D]) enter() (leave func(), err error) {
+	if !d.runs.CompareAndSwap(false, true) {
+		return nil, errRuns
+	}
+	return func() { d.runs.Store(false) }, nil
 }
 
 // New makes a decider.

@@ -10,9 +10,20 @@ import (
 
 // Drain decides and carries out all there is now, and returns. It is for tests: whatever others do,
 // it takes every document as its own, and does not wait for the plans of engines that may be alive.
-// worked says whether it did anything; next is when something is due (zero = never). No engine may
-// run on the decider.
+// worked says whether it did anything; next is when something is due (zero = never). It is refused
+// while an engine runs, and remembers nothing of earlier drains.
 func (d *Decider[D]) Drain(ctx context.Context) (next time.Time, worked bool, err error) {
+	d.drains.Lock()
+	defer d.drains.Unlock()
+	leave, err := d.enter()
+	if err != nil {
+		return next, false, err
+	}
+	defer leave()
+	return New(d.Config).drain(ctx)
+}
+
+func (d *Decider[D]) drain(ctx context.Context) (next time.Time, worked bool, err error) {
 	defer func() { d.flush(ctx, 0) }()
 	var alone rank
 	for skip := 0; ; {

@@ -35,15 +35,20 @@ type guest struct {
 
 // Run decides until ctx ends, and then returns nil. Before it returns it applies the decisions that
 // it has made, for at most five seconds. It waits for a server that is down, and returns an error
-// that waiting cannot fix. id names a new engine among the workers, kind is the type under which
+// that waiting cannot fix, or that the decider has another engine. id names a new engine among the workers, kind is the type under which
 // engines of this kind are listed there.
 func Run[D any](ctx context.Context, id, kind string, d *Decider[D]) error {
+	leave, err := d.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
 	m := newMember(kind, d)
 	e := newEngine(id, m)
-	err := e.Start(ctx)
+	err = e.Start(ctx)
 	if ctx.Err() != nil {
 		m.signOff(ctx, id, signOffPatience)
-		return nil //nolint:nilerr // it was told to stop
+		return nil // it was told to stop
 	}
 	if err != nil {
 		return err

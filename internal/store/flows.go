@@ -47,8 +47,8 @@ func newFlows(c *core) *Flows {
 	}}
 }
 
-// Insert stores a new flow. exists says that there is one of its id. With a session in the context
-// it is part of the caller's transaction, which goes on if the flow exists: a refused insert would
+// Insert stores a new flow. exists says that there is one of its id. In a transaction it is part of
+// that, which goes on if the flow exists: a refused insert would
 // abort it, and an upsert that finds the flow does not. Index: _id.
 func (s *Flows) Insert(ctx context.Context, f *graph.Flow) (exists bool, err error) {
 	doc, err := unlessThere(f)

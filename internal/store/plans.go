@@ -46,8 +46,8 @@ func decodePlan(raw bson.Raw) (*repeat.Plan, error) {
 }
 
 // Insert stores new plans, each unless there is one of its id. existed are the indices of those, which a
-// lost answer may have stored. held are the indices of plans whose ids another client holds. With a
-// session in the context it is part of the caller's transaction, which goes on all the same. Index: _id.
+// lost answer may have stored. held are the indices of plans whose ids another client holds. In a
+// transaction it is part of that, which goes on all the same. Index: _id.
 func (s *Plans) Insert(ctx context.Context, plans []*repeat.Plan) (existed, held []int, err error) {
 	const doing = "storing plan"
 	if !InTransaction(ctx) {

@@ -163,21 +163,32 @@ func (s *core) Namespace() Namespace { return Namespace{s.db.Client(), s.db.Name
 // Local is the clock the store was opened with: this machine's, not the database's.
 func (s *Store) Local() clock.Clock { return s.local }
 
-// InTransaction says whether the context carries the caller's session, so that what is
-// done with it is part of the caller's transaction.
-func InTransaction(ctx context.Context) bool { return mongo.SessionFromContext(ctx) != nil }
-
-// InRunningTransaction says whether the context carries a session of the store's own
-// client, and a transaction of it runs: what is done with it is done or undone with that.
-func (s *Store) InRunningTransaction(ctx context.Context) bool {
+// InTransaction says whether a transaction runs on the session that the context carries: what is
+// done with it is done or undone with that. A session without one, such as for causal consistency or
+// after the commit, undoes nothing.
+func InTransaction(ctx context.Context) bool {
 	session := mongo.SessionFromContext(ctx)
-	return session != nil && session.Client() == s.db.Client() && session.TransactionRunning()
+	return session != nil && session.TransactionRunning()
+}
+
+// InRunningTransaction is [InTransaction] for a session of the store's own client, as others are refused.
+func (s *Store) InRunningTransaction(ctx context.Context) bool {
+	return InTransaction(ctx) && mongo.SessionFromContext(ctx).Client() == s.db.Client()
+}
+
+// Inside returns ctx as a call uses it that is part of the caller's transaction if there is one. Without
+// one the session stays outside: such a call writes from several goroutines, and a session is for one.
+func Inside(ctx context.Context) context.Context {
+	if InTransaction(ctx) {
+		return ctx
+	}
+	return Outside(ctx)
 }
 
 // Outside returns ctx without the session it may carry: for what must not be part of
 // the caller's transaction, such as reading the clock.
 func Outside(ctx context.Context) context.Context {
-	if !InTransaction(ctx) {
+	if mongo.SessionFromContext(ctx) == nil {
 		return ctx
 	}
 	return mongo.NewSessionContext(ctx, nil)

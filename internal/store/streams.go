@@ -144,7 +144,7 @@ func streamGuard(w Decision[*graph.Flow]) bson.D {
 }
 
 // Append stores nodes that are to be linked, each unless one of its id is there, and none before those in front of it:
-// whoever links them links what it sees. With a session in the context it is part of the caller's transaction. Index: _id.
+// whoever links them links what it sees. In a transaction it is part of that. Index: _id.
 func (s *Nodes) Append(ctx context.Context, nodes []*graph.Node) error {
 	statements := make([]statement, 0, len(nodes))
 	seen := make(map[string]bool, len(nodes)) // of several with one id the first is stored

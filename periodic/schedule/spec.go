@@ -6,8 +6,8 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Spec is the definition of a rule. Its JSON and YAML names are those of the fields in snake
-// case; durations are text such as "90s". The secrets of Options.Callback and HTTP are
+// Spec is the definition of a rule. In files and API requests the fields have these names in snake
+// case; durations are text such as "90s". encoding/json does not read it. The secrets of Options.Callback and HTTP are
 // encrypted with the SecretKey of periodic's Config before anything is written.
 type Spec struct {
 	Name        string // unique among the living rules of the tenant; at most 200 bytes in one line

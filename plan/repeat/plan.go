@@ -35,7 +35,8 @@ const (
 	StatusCancelled Status = "CANCELLED" // by a person
 )
 
-// Spec is the definition of a plan. Its JSON and YAML names are those of the fields in snake case.
+// Spec is the definition of a plan. In files and API requests the fields have these names in snake case.
+// encoding/json does not read it.
 type Spec struct {
 	// PlanID names the plan within its tenant: 1 to 128 bytes without / and @. An id has at most one plan,
 	// and for 90 days after it is over: publishing it again changes nothing. "" = a generated id.

@@ -125,6 +125,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 	if err := p.report(ctx, long, flows, held, false); err != nil {
 		return nil, err
 	}
+	p.gatherAll(long, elements, held)
 	maps.DeleteFunc(running, func(_ string, signal bool) bool { return !signal })
 	if err := p.store.Control.Signal(ctx, slices.Sorted(maps.Keys(running))...); err != nil {
 		return nil, err

@@ -30,21 +30,46 @@ type todo struct {
 // place is where the node stands among those of its flow.
 func (do todo) place() int { return flowplan.Place(do.flow, do.plan) }
 
+// errNoTime holds what a call has not begun.
+var errNoTime = errors.New("others took the time of this call")
+
 // Finish implements [decision.Planner]: tasks may run, are cancelled, or begin a new life, and the
 // records of nodes are stored. Each task records the life of its node (origin.generation), so what
 // was done already, or is out of date, changes nothing.
 func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]error) (held map[string]error, err error) {
+	long, cancel := context.WithTimeout(ctx, longTime)
+	defer cancel()
+	held = map[string]error{}
+	for first := true; len(flows) > 0; first = false {
+		if long.Err() != nil && !first { // the next try has less to do
+			held[flows[0].ID] = errNoTime
+			flows = flows[1:]
+			continue
+		}
+		n, some, err := p.finishSome(ctx, long, flows)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(held, some)
+		flows = flows[n:]
+	}
+	return held, nil
+}
+
+// finishSome is [planner.Finish] for the first n flows, as many as there is room for their arguments.
+func (p planner) finishSome(ctx, long context.Context, flows []*graph.Flow) (n int, held map[string]error, err error) {
 	todos := map[string][]todo{}  // by task, in the order of the decisions
 	var children, elements []todo // of nodes that start flows, and of those with elements
 	var renew []string
 	records := map[string]*graph.Node{}
-	held, lost, err := p.arguments(ctx, flows)
+	n, held, lost, err := p.arguments(ctx, flows)
 	if err != nil {
-		return nil, err
+		return n, nil, err
 	}
+	flows = flows[:n]
 	started, err := p.linked(ctx, flows, held)
 	if err != nil {
-		return nil, err
+		return n, nil, err
 	}
 	now := p.store.Clock.Now()
 	for _, f := range flows {
@@ -81,11 +106,9 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 			records[record.ID] = record
 		}
 	}
-	long, cancel := context.WithTimeout(ctx, longTime)
-	defer cancel()
 	running, err := p.renewAll(ctx, long, renew, todos, held)
 	if err != nil {
-		return nil, err
+		return n, nil, err
 	}
 	for _, id := range renew {
 		delete(todos, id)
@@ -107,7 +130,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 		return after
 	})
 	if err != nil {
-		return nil, err
+		return n, nil, err
 	}
 	for id, why := range stuck { // the others go on
 		delete(next, id)
@@ -117,21 +140,22 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 	}
 	decision.Offer(p.store, slices.Collect(maps.Values(next)))
 	if err := p.elements(ctx, elements, held, running); err != nil {
-		return nil, err
+		return n, nil, err
 	}
 	if err := p.children(ctx, long, children, held); err != nil {
-		return nil, err
+		return n, nil, err
 	}
 	if err := p.report(ctx, long, flows, held, false); err != nil {
-		return nil, err
+		return n, nil, err
 	}
+	p.gatherAll(long, elements, held)
 	maps.DeleteFunc(running, func(_ string, signal bool) bool { return !signal })
 	if err := p.store.Control.Signal(ctx, slices.Sorted(maps.Keys(running))...); err != nil {
-		return nil, err
+		return n, nil, err
 	}
 	waits, err := p.store.Nodes.Put(ctx, slices.Collect(maps.Values(records)))
 	if err != nil {
-		return nil, err
+		return n, nil, err
 	}
 	for _, n := range waits {
 		held[n.FlowID] = fmt.Errorf("storing the record of the node %s: %w", n.ID, store.ErrHeld)
@@ -144,7 +168,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 		if err := p.store.Nodes.KeepUntil(ctx, f.ID, f.DeleteAt, f.Rev); errors.Is(err, store.ErrHeld) {
 			held[f.ID] = err
 		} else if err != nil {
-			return nil, err
+			return n, nil, err
 		}
 	}
 	for _, f := range flows {
@@ -160,7 +184,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 		}
 	}
 	p.alert(slices.DeleteFunc(slices.Clone(flows), func(f *graph.Flow) bool { return held[f.ID] != nil })) // told once, with the rest
-	return held, nil
+	return n, held, nil
 }
 
 // late is by how much a task ended after its node became READY if it was released since. What two

@@ -228,8 +228,25 @@ func (p planner) report(ctx, long context.Context, flows []*graph.Flow, held map
 			all = append(all, &making{flow: f})
 		}
 	}
+	for first := true; len(all) > 0; first = false {
+		if long.Err() != nil && !first {
+			held[all[0].flow.ID] = errNoTime
+			all = all[1:]
+			continue
+		}
+		n, err := p.reportSome(ctx, long, all, held)
+		if err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// reportSome is [planner.report] for the first n of them, as many as [Flows.provide] allows.
+func (p planner) reportSome(ctx, long context.Context, all []*making, held map[string]error) (n int, err error) {
 	last := func(m *making) int { return len(m.flow.Nodes) - 1 }
-	err := p.provide(ctx, all, func(m *making) {
+	n, err = p.provide(ctx, all, func(m *making) {
 		if i := last(m); flowspec.HasTask(&m.flow.Nodes[i]) && m.err == nil {
 			if _, known, _ := m.output(i); !known {
 				m.missing = []int{i}
@@ -237,9 +254,9 @@ func (p planner) report(ctx, long context.Context, flows []*graph.Flow, held map
 		}
 	})
 	if err != nil {
-		return err
+		return n, err
 	}
-	return eachApart(ctx, long, all, func(m *making) *graph.Flow { return m.flow }, held, func(ctx context.Context, m *making) error {
+	return n, eachApart(ctx, long, all[:n], func(m *making) *graph.Flow { return m.flow }, held, func(ctx context.Context, m *making) error {
 		i := last(m)
 		status, why, _ := flowplan.Outcome(m.flow)
 		var output bson.RawValue
@@ -256,6 +273,7 @@ func (p planner) report(ctx, long context.Context, flows []*graph.Flow, held map
 		if err == nil {
 			err = p.conclude(ctx, m.flow, status, output, why)
 		}
+		m.known = nil
 		if err != nil {
 			return fmt.Errorf("telling the flow %s: %w", m.flow.Parent.ID, err)
 		}

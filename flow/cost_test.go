@@ -90,6 +90,13 @@ func (c *counted) answered(name string, command, reply bson.Raw) {
 	}
 }
 
+// read is how many bytes of documents the engine has read.
+func (c *counted) read() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes
+}
+
 // count lets something be done, and returns its commands.
 func (c *counted) count(do func()) (commands, statements map[string]int) {
 	c.mu.Lock()

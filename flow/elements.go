@@ -18,8 +18,8 @@ import (
 // perInsert is how many tasks of elements go out in one command.
 const perInsert = 1000
 
-// elements sends, releases and cancels the tasks of elements, and ends the tasks of nodes whose
-// elements have ended. Keys and origins name the life of the node, so all of it may be done twice.
+// elements sends, releases and cancels the tasks of elements. Keys and origins name the life of the node, so all of it
+// may be done twice.
 // running gets the tasks whose handlers must hear that they are cancelled.
 func (p planner) elements(ctx context.Context, todos []todo, held map[string]error, running map[string]bool) error {
 	if len(todos) == 0 {
@@ -28,11 +28,7 @@ func (p planner) elements(ctx context.Context, todos []todo, held map[string]err
 	if err := p.spread(ctx, todos, held); err != nil {
 		return err
 	}
-	if err := p.changeElements(ctx, todos, held, running); err != nil {
-		return err
-	}
-	p.gatherAll(ctx, todos, held)
-	return nil
+	return p.changeElements(ctx, todos, held, running)
 }
 
 // spread sends the tasks of elements that have not ended. Those that exist stay as they are.

@@ -20,21 +20,16 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// gatherTime is for all outputs of elements that are read while a portion of plans is carried out. It is half of what
-// that may take, so that outputs which take long keep no other flow waiting.
-const gatherTime = 10 * time.Second
-
-// gatherAll ends the tasks of nodes whose elements have ended.
-func (p planner) gatherAll(ctx context.Context, todos []todo, held map[string]error) {
-	ctx, cancel := context.WithTimeout(ctx, gatherTime)
-	defer cancel()
+// gatherAll ends the tasks of nodes whose elements have ended, as long as long lasts. It comes after all else that may
+// take long, so that many outputs keep no other flow waiting.
+func (p planner) gatherAll(long context.Context, todos []todo, held map[string]error) {
 	for _, do := range todos {
 		i := do.place()
 		if held[do.flow.ID] != nil || do.flow.States[i].Life != do.plan.Life || !flowplan.Gathers(do.flow, i) {
 			continue
 		}
 		what := "the outputs of the elements of node " + do.flow.Nodes[i].ID
-		switch err := p.gather(ctx, do.flow, i); {
+		switch err := p.gather(long, do.flow, i); {
 		case store.Outage(err): // or the time is up. What follows finds out about an outage.
 			held[do.flow.ID] = fmt.Errorf("%s are not all gathered yet: %s", what, err.Error())
 		case err != nil: // it concerns this flow alone

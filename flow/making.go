@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -35,8 +34,12 @@ type making struct {
 	impatient bool
 }
 
-// make makes decisions, and reads the outputs that they need, those of all of them together.
-func (f *Flows) make(ctx context.Context, all []*making, now time.Time) error {
+// maxOutputs bounds the outputs that are read for decisions about several flows, in bytes, beside a page of them.
+const maxOutputs = 16 << 20
+
+// make makes the first of these decisions, and reads the outputs that they need, those of all of them together, see
+// [Flows.provide].
+func (f *Flows) make(ctx context.Context, all []*making, now time.Time) (n int, err error) {
 	return f.provide(ctx, all, func(m *making) {
 		if m.after == nil && m.err == nil {
 			f.try(m, now)
@@ -44,12 +47,16 @@ func (f *Flows) make(ctx context.Context, all []*making, now time.Time) error {
 	})
 }
 
-// provide calls try with all, and reads the outputs that it misses, until nothing is missing.
-func (f *Flows) provide(ctx context.Context, all []*making, try func(*making)) error {
-	for {
+// provide calls try with the first n of them, and reads the outputs that these miss, until nothing is missing. They are
+// all of them, or need [maxOutputs] together, or are one that needs more. The others keep what was read for them.
+func (f *Flows) provide(ctx context.Context, all []*making, try func(*making)) (n int, err error) {
+	n = len(all)
+	for bytes := 0; ; {
+		type lack struct{ making, node int }
 		asks := false
-		lacking := map[string][]func(t *model.Task, there bool){} // by task
-		for _, m := range all {
+		var lacking []string // tasks
+		var of []lack        // of each of them
+		for k, m := range all[:n] {
 			m.missing, m.asked = nil, nil
 			if m.known == nil {
 				m.known = newMemo(m.flow)
@@ -57,12 +64,12 @@ func (f *Flows) provide(ctx context.Context, all []*making, try func(*making)) e
 			try(m)
 			if asks = asks || len(m.asked) > 0; len(m.asked) > 0 {
 				if err := f.lookAtPending(ctx, m); err != nil {
-					return err
+					return n, err
 				}
 			}
-			for _, i := range m.missing {
-				id := taskID(m.flow, i)
-				lacking[id] = append(lacking[id], func(t *model.Task, there bool) { m.take(i, t, there) })
+			slices.Sort(m.missing)
+			for _, i := range slices.Compact(m.missing) {
+				lacking, of = append(lacking, taskID(m.flow, i)), append(of, lack{k, i})
 			}
 		}
 		switch {
@@ -70,17 +77,21 @@ func (f *Flows) provide(ctx context.Context, all []*making, try func(*making)) e
 		case asks:
 			continue
 		default:
-			return nil
+			return n, nil
 		}
-		tasks, err := f.store.Tasks.LastLivesOf(ctx, slices.Collect(maps.Keys(lacking)), store.Output)
+		tasks, read, err := f.store.Tasks.LastLivesPage(ctx, lacking, store.Output)
 		if err != nil {
-			return fmt.Errorf("reading outputs of nodes: %w", err)
+			return n, fmt.Errorf("reading outputs of nodes: %w", err)
 		}
-		for id, takes := range lacking {
+		for k, id := range lacking[:read] {
 			t, there := tasks[id]
-			for _, take := range takes {
-				take(t, there)
+			all[of[k].making].take(of[k].node, t, there)
+			if t != nil {
+				bytes += len(t.Result.Value)
 			}
+		}
+		if bytes > maxOutputs && read < len(lacking) {
+			n = max(1, of[read].making)
 		}
 	}
 }
@@ -113,17 +124,17 @@ func (m *making) output(i int) (out bson.RawValue, known bool, err error) {
 	return out, known, nil
 }
 
-// arguments fills in those of plans that were read from the database: flows store none, since the
-// output of one node may be in the arguments of ten thousand. The outputs of nodes that succeeded
-// do not change, unless a person has a task run again. held has the flows whose arguments this process cannot fill in. lost
+// arguments fills in those of plans that were read from the database, of the first n flows, as many as [Flows.provide]
+// allows: flows store none, since the output of one node may be in the arguments of ten thousand. The outputs of nodes
+// that succeeded do not change, unless a person has a task run again. held has the flows whose arguments this process cannot fill in. lost
 // has the plans whose outputs were deleted after the decision, or have another number of elements: their tasks fail.
-func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[string]error, lost map[*graph.Planned]error, err error) {
+func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (n int, held map[string]error, lost map[*graph.Planned]error, err error) {
 	lost = map[*graph.Planned]error{}
 	all := make([]*making, len(flows))
 	for i, doc := range flows {
 		all[i] = &making{flow: doc}
 	}
-	err = f.provide(ctx, all, func(m *making) {
+	n, err = f.provide(ctx, all, func(m *making) {
 		for k := range m.flow.Planned {
 			p := &m.flow.Planned[k]
 			if m.err != nil || filled(p) || lost[p] != nil || !flowplan.Runs(m.flow, p) {
@@ -144,12 +155,12 @@ func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[st
 		}
 	})
 	held = map[string]error{}
-	for _, m := range all {
+	for _, m := range all[:n] {
 		if m.err != nil {
 			held[m.flow.ID] = m.err
 		}
 	}
-	return held, lost, err
+	return n, held, lost, err
 }
 
 // try makes a decision with the outputs that are known; missing are those that it lacks.
@@ -198,6 +209,14 @@ func (f *Flows) try(m *making, now time.Time) {
 	}
 }
 
+// withoutArguments drops the arguments of plans, those of many decisions together: who carries them out reads the outputs
+// again, portion by portion.
+func withoutArguments(plans []graph.Planned) {
+	for k := range plans {
+		plans[k].Args, plans[k].Items = bson.RawValue{}, nil
+	}
+}
+
 // filled says whether the arguments of a plan are there.
 func filled(p *graph.Planned) bool { return p.Args.Type != 0 || p.Items != nil }
 
@@ -231,7 +250,7 @@ func fill(m *making, after *graph.Flow, p *graph.Planned) (lacks []int, err erro
 			}
 		}
 	}
-	if len(lacks) > 0 || gone != nil {
+	if gone != nil {
 		return lacks, gone
 	}
 	output := func(node string) bson.RawValue {
@@ -245,7 +264,15 @@ func fill(m *making, after *graph.Flow, p *graph.Planned) (lacks []int, err erro
 		}
 		return after.States[i].Output
 	}
-	if v.Each == nil {
+	switch {
+	case len(lacks) > 0 && v.Each == nil: // what is known may be more than arguments may be: then nothing more is read
+		if _, err = flowspec.Resolve(template, output); err == nil {
+			return lacks, nil
+		}
+		return nil, err
+	case len(lacks) > 0:
+		return lacks, nil
+	case v.Each == nil:
 		p.Args, err = flowspec.Resolve(template, output)
 		return nil, err
 	}

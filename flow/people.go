@@ -264,7 +264,7 @@ func (f *Flows) change(ctx context.Context, doing, id, node string, decide func(
 			}
 		}
 		made := &making{flow: before, decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) { return decide(before, i, in, now) }}
-		if err := f.make(ctx, []*making{made}, f.store.Clock.Now()); err != nil {
+		if _, err := f.make(ctx, []*making{made}, f.store.Clock.Now()); err != nil {
 			return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
 		}
 		if made.err != nil {

@@ -93,35 +93,51 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 		}}
 		made[i].impatient = p.failing.over(c.Doc, p.store.Local().Monotonic())
 	}
-	err := p.make(ctx, made, now)
-	for _, m := range made { // also where the next read failed: the memory is that of later decisions
-		for _, life := range m.passing {
-			m.known.forget(life)
+	answers, entered := make([]decision.Answer[*graph.Flow], len(cases)), p.store.Local().Monotonic()
+	for from := 0; from < len(cases); {
+		if from > 0 && p.store.Local().Monotonic()-entered > longTime { // a later look tells the others
+			answers[from].After = cases[from].Doc
+			from++
+			continue
 		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	answers := make([]decision.Answer[*graph.Flow], len(cases))
-	for i, m := range made {
-		c := &cases[i]
-		p.memory.keep(cmp.Or(m.after, m.flow), m.known)
-		if fails := (*flowplan.JoinError)(nil); errors.As(m.err, &fails) {
-			p.failing.failed(c.Doc.ID, fails.Node, p.store.Local().Monotonic())
-		} else if m.err == nil && !made[i].impatient { // else the decision may not be written, and is made again
-			p.failing.passed(m.after, ends[i], c.Due)
+		n, err := p.make(ctx, made[from:], now)
+		for _, m := range made[from:] { // also where the next read failed: the memory is that of later decisions
+			for _, life := range m.passing {
+				m.known.forget(life)
+			}
 		}
-		if lacks := (*flowplan.NoJoinError)(nil); errors.As(m.err, &lacks) {
-			p.lacks(c.Doc, lacks, now)
-			m.after, m.err = m.flow, nil
+		if err != nil {
+			return nil, err
 		}
-		answers[i] = decision.Answer[*graph.Flow]{After: m.after, Changed: m.err == nil && m.after != m.flow, Told: len(c.Ends), Err: m.err}
+		for i := from; i < from+n; i++ {
+			answers[i] = p.answer(&cases[i], made[i], ends[i], now)
+			made[i] = nil // the memory has what is kept of its outputs
+			if n < len(cases) && answers[i].Changed {
+				withoutArguments(answers[i].After.Planned[len(cases[i].Doc.Planned):])
+			}
+		}
+		from += n
 	}
 	// Nodes that cannot be read now, or are too many, do not keep the ends of other flows waiting.
 	if err := errors.Join(p.linkDue(ctx, cases, answers, now), p.linkDry(ctx, answers, now)); err != nil {
 		p.log.Warn().Err(err).Msg("could not read nodes of streams to link; retrying")
 	}
 	return answers, nil
+}
+
+// answer remembers what was read for a decision, and how its joins did, and returns it.
+func (p planner) answer(c *decision.Case[*graph.Flow], m *making, ends []flowplan.End, now time.Time) decision.Answer[*graph.Flow] {
+	p.memory.keep(cmp.Or(m.after, m.flow), m.known)
+	if fails := (*flowplan.JoinError)(nil); errors.As(m.err, &fails) {
+		p.failing.failed(c.Doc.ID, fails.Node, p.store.Local().Monotonic())
+	} else if m.err == nil && !m.impatient { // else the decision may not be written, and is made again
+		p.failing.passed(m.after, ends, c.Due)
+	}
+	if lacks := (*flowplan.NoJoinError)(nil); errors.As(m.err, &lacks) {
+		p.lacks(c.Doc, lacks, now)
+		m.after, m.err = m.flow, nil
+	}
+	return decision.Answer[*graph.Flow]{After: m.after, Changed: m.err == nil && m.after != m.flow, Told: len(c.Ends), Err: m.err}
 }
 
 // lacks tells the operator of a custom join that this process does not have, unless an engine that has it may still have

@@ -19,7 +19,7 @@ import (
 
 const (
 	// longTime is for what needs commands for each single task or flow, while a portion of plans is carried out: new
-	// lives of tasks, and flows that nodes started. It is half of what that may take. What is left then holds its own
+	// lives of tasks, flows that nodes started, and the outputs of elements. It is half of what that may take. What is left then holds its own
 	// flow alone, and the next try goes on with it.
 	longTime = 10 * time.Second
 	// sideBySide is how many of them are on their way.

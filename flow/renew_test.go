@@ -61,31 +61,38 @@ func fan(n int, change func(*graph.NodeSpec)) graph.Spec {
 	return s
 }
 
+// retried is a flow of a node before n others that have all ended, as it was decided about when somebody retries the first.
+func (d *driven) retried(n int) *graph.Flow {
+	d.t.Helper()
+	large, err := d.f.Start(d.t.Context(), fan(n, func(*graph.NodeSpec) {}))
+	require.NoError(d.t, err)
+	before := d.cancels(large, 0)
+	ended, err := flowplan.Cancel(before, "", &flowplan.Inputs{}, d.f.store.Clock.Now())
+	require.NoError(d.t, err)
+	var ends []flowplan.End
+	for i := range n {
+		ends = append(ends, flowplan.End{Node: i + 1, Status: model.StatusFailure})
+	}
+	d.write(before, ended)
+	require.Len(d.t, d.carried(ended), 1)
+	before = d.get(large)
+	ended, err = flowplan.Ended(before, ends, &flowplan.Inputs{}, d.f.store.Clock.Now())
+	require.NoError(d.t, err)
+	d.write(before, ended)
+	require.Len(d.t, d.carried(ended), 1)
+	before = d.get(large)
+	again, err := flowplan.RetryFrom(before, 0, &flowplan.Inputs{}, d.f.store.Clock.Now())
+	require.NoError(d.t, err)
+	d.write(before, again)
+	return again
+}
+
 // One after the other, the new lives of all tasks would take minutes, and a call may take seconds.
 func TestARetryOfALargeFlowIsCarriedOutOnASlowDatabaseAndKeepsNoOtherFlowWaiting(t *testing.T) {
 	slow(t, 200*time.Millisecond, func(t *testing.T, d *driven, slow func()) {
 		const n = 600
-		large, err := d.f.Start(t.Context(), fan(n, func(*graph.NodeSpec) {}))
-		require.NoError(t, err)
 		other := d.start("other")
-		before := d.cancels(large, 0)
-		ended, err := flowplan.Cancel(before, "", &flowplan.Inputs{}, d.f.store.Clock.Now())
-		require.NoError(t, err)
-		var ends []flowplan.End
-		for i := range n {
-			ends = append(ends, flowplan.End{Node: i + 1, Status: model.StatusFailure})
-		}
-		d.write(before, ended)
-		require.Len(t, d.carried(ended), 1)
-		before = d.get(large)
-		ended, err = flowplan.Ended(before, ends, &flowplan.Inputs{}, d.f.store.Clock.Now())
-		require.NoError(t, err)
-		d.write(before, ended)
-		require.Len(t, d.carried(ended), 1)
-		before = d.get(large)
-		again, err := flowplan.RetryFrom(before, 0, &flowplan.Inputs{}, d.f.store.Clock.Now())
-		require.NoError(t, err)
-		d.write(before, again)
+		again := d.retried(n)
 		next, err := flowplan.Ended(d.get(other), []flowplan.End{{Status: model.StatusFailure}}, &flowplan.Inputs{}, d.f.store.Clock.Now())
 		require.NoError(t, err)
 		d.write(d.get(other), next)
@@ -95,7 +102,7 @@ func TestARetryOfALargeFlowIsCarriedOutOnASlowDatabaseAndKeepsNoOtherFlowWaiting
 		require.Greater(t, len(left), 1, "it is large enough")
 		require.Equal(t, model.StatusNew, d.task(other, 1).Status)
 		for i := range n {
-			require.EqualValues(t, 1, d.task(large, i+1).Origin.Generation)
+			require.EqualValues(t, 1, d.task(again, i+1).Origin.Generation)
 		}
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -190,22 +190,37 @@ func (c *Clock) Skip(d time.Duration) bool {
 // goes by a write, because what counts is the clock of the server that takes writes,
 // not a router's. Index: _id.
 func (s *Store) ReadClock(ctx context.Context) error {
-	ctx = Outside(ctx)
-	asked := clock.Read(s.local)
-	var doc struct {
+	type reading struct {
 		At time.Time `bson:"at"`
 	}
-	err := s.control.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: "clock"}},
-		bson.D{{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}},
-		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&doc)
-	if IsDuplicate(err) { // two first readers at once: the other one made the document
-		return s.ReadClock(ctx)
-	}
+	doc, asked, err := stampOne[reading](Outside(ctx), s.core, s.control, "clock", bson.D{d("$currentDate", bson.D{d("at", true)})})
 	if err != nil {
 		return explain(err, "reading the database's clock")
 	}
 	s.Clock.observe(doc.At, asked)
 	return nil
+}
+
+// stampOne changes a document, which it makes where there is none, and returns it as it is then, with when the server
+// was asked. The update sets a field to the server's time. It is no retryable write: a new primary would answer the
+// second try of one with the document as the old primary has stored it, and the old one's time would pass for a new
+// reading. After an error that may pass it is sent once more, as the driver does, and the time is that of the second
+// try. Index: _id.
+func stampOne[T any](ctx context.Context, s *core, coll *mongo.Collection, id string, update bson.D) (doc T, asked clock.Instant, err error) {
+	for tries := 0; ; tries++ {
+		asked = clock.Read(s.local)
+		var reply struct {
+			Value T `bson:"value"`
+		}
+		err = s.db.RunCommand(ctx, bson.D{
+			d("findAndModify", coll.Name()), d("query", bson.D{d("_id", id)}), d("update", update), d("upsert", true), d("new", true),
+			d("writeConcern", bson.D{d("w", "majority")}),
+		}).Decode(&reply)
+		passes := Unreachable(err) || IsDuplicate(err) // two first ones at once: the other one has made the document
+		if tries > 0 || !passes || ctx.Err() != nil {
+			return reply.Value, asked, err
+		}
+	}
 }
 
 // MaxClockAge is how old the reading may be by which a process stamps, pings or

@@ -220,15 +220,23 @@ func Final(err error) bool {
 	return errors.As(err, &write) && write.WriteConcernError == nil || errors.As(err, &bulk) && bulk.WriteConcernError == nil
 }
 
+// partError is the error of a command that did not begin, while another one of the same call may be carried out.
+type partError struct{ error }
+
+func (e *partError) Unwrap() error { return e.error }
+
 // Classify says what can be done about an error of a write.
 func Classify(err error) Class {
 	var fatal *FatalError
+	var part *partError
 	var server mongo.ServerError
 	switch {
 	case err == nil:
 		return OK
 	case errors.As(err, &fatal):
 		return Fatal
+	case errors.As(err, &part):
+		return Ambiguous
 	case errors.Is(err, ErrHeld):
 		return Retry
 	case isWriteConcern(err): // whatever the single writes met, nothing is known to last

@@ -40,6 +40,7 @@ type batch struct {
 	mu    sync.Mutex
 	x     executed
 	worst error
+	begun bool // a part of some command may be carried out
 }
 
 // execute sends statements about tasks, see [Store.send].
@@ -50,7 +51,7 @@ func (s *core) execute(ctx context.Context, statements []statement, search time.
 // send executes statements. It leaves out held documents and names them in the result. search
 // bounds the time for finding held documents that are not known yet. Without it every document
 // that shared a command with a held one counts as held. An error is that of the database for at
-// least one statement; the result is valid beside it.
+// least one statement; the result is valid beside it. It has class [Retry] only if no command began.
 //
 // Behind a router counts are not reliable. So no command is ever clean there, and each
 // statement names one id.
@@ -81,7 +82,7 @@ func (s *core) send(ctx context.Context, coll *mongo.Collection, doing string, s
 		b.doubt(repeated(statements, ids))
 	}
 	b.x.clean, b.x.exact = len(b.x.unsure) == 0, !b.sharded
-	return b.x, b.worst
+	return b.x, b.err()
 }
 
 // insertInOrder is [core.send] for inserts of which none is to be seen before those in front of it. What comes after a
@@ -95,7 +96,7 @@ func (s *core) insertInOrder(ctx context.Context, coll *mongo.Collection, doing 
 	late := b.sendAll(ctx, commands(inserts, 1))
 	b.isolate(ctx, late, nil, s.local.Monotonic()+search)
 	b.x.clean, b.x.exact = len(b.x.unsure) == 0, !b.sharded
-	return b.x, b.worst
+	return b.x, b.err()
 }
 
 // atOnce is how many of the commands go out at the same time.
@@ -404,6 +405,21 @@ func (b *batch) failed(err error) {
 	if err != nil && (b.worst == nil || Classify(err) > Classify(b.worst)) {
 		b.worst = err
 	}
+}
+
+// err is the worst error of the call.
+func (b *batch) err() error {
+	if b.begun && Classify(b.worst) == Retry {
+		return &partError{b.worst}
+	}
+	return b.worst
+}
+
+// mayBegin notes what the answer of a command says of the others: a primary that steps down refuses those that come later.
+func (b *batch) mayBegin(c *command, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.begun = b.begun || c.mayBeDone(err)
 }
 
 func (b *batch) broken() bool {

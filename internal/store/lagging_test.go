@@ -65,6 +65,11 @@ func (a *answered) routed(t *testing.T, change func(request bson.Raw, answer bso
 // ranOutEach is what a router answers whose time ended before its shard had an answer to the statements that are
 // meant: the majority lags, say, and the primary has carried them out.
 func ranOutEach(request bson.Raw, answer bson.D, meant func(key string) bool) bson.D {
+	return failedEach(50, request, answer, meant)
+}
+
+// failedEach is what a router answers that has an error of that code for the statements that are meant.
+func failedEach(code int, request bson.Raw, answer bson.D, meant func(key string) bool) bson.D {
 	var keys []string
 	if list, ok := request.Lookup("updates").ArrayOK(); ok {
 		statements, _ := list.Values()
@@ -79,7 +84,7 @@ func ranOutEach(request bson.Raw, answer bson.D, meant func(key string) bool) bs
 	var each bson.A
 	for i, key := range keys {
 		if meant(key) {
-			each = append(each, bson.D{field("index", number(i)), field("code", number(50)), field("errmsg", "operation exceeded time limit")})
+			each = append(each, bson.D{field("index", number(i)), field("code", number(code)), field("errmsg", "the shard has failed")})
 		}
 	}
 	if len(each) == 0 {

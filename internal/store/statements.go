@@ -115,6 +115,17 @@ func (c *command) each(f func(id string)) {
 	}
 }
 
+// mayBeDone says whether a part of the command may be carried out, if the error is its answer. A router may have errors of
+// single statements, those of one shard.
+func (c *command) mayBeDone(err error) bool {
+	var we mongo.WriteException
+	if !errors.As(err, &we) || we.WriteConcernError != nil {
+		return Classify(err) != Retry
+	}
+	began := func(e mongo.WriteError) bool { return !slices.Contains(notBegunCodes, e.Code) }
+	return len(we.WriteErrors) < len(c.parts) || slices.ContainsFunc(we.WriteErrors, began)
+}
+
 func commands(statements []statement, size int) []command {
 	var out []command
 	var cur command
@@ -244,6 +255,7 @@ func (b *batch) sendWithin(ctx context.Context, c command, limit time.Duration) 
 	began := b.s.local.Monotonic()
 	n, err := b.run(call, c, limit)
 	took := b.s.local.Monotonic() - began
+	b.mayBegin(&c, err)
 	clean := err == nil && n == c.ids && (!b.sharded || c.parts[0].stores()) // those are not counted
 	b.answered(&c, clean)
 	limited := limit > 0 && ctx.Err() == nil

@@ -145,7 +145,6 @@ func (s *Workers) Heartbeat(ctx context.Context, w Worker) error {
 // asks for and who wrote it before. With the first one of a process a request to an earlier process of the same id is
 // over, and so is what the earlier process wrote. Index: _id.
 func (s *Workers) Beat(ctx context.Context, w Worker, first bool) (*Worker, error) {
-	asked := clock.Read(s.local)
 	set := bson.D{d("host", w.Host), d("pid", w.PID), d("version", w.Version), d("types", w.Types),
 		d("concurrency", w.Concurrency), d("running", w.Running), d("stream", w.Stream)}
 	if apart, known := s.Clock.Apart(); known {
@@ -177,8 +176,7 @@ func (s *Workers) Beat(ctx context.Context, w Worker, first bool) (*Worker, erro
 		update = append(update, d("$push", bson.D{d("writers", bson.D{d("$each", []Writer{writer}), d("$slice", -2)})}))
 	}
 	update = append(update, setAndUnset(set, unset)...)
-	var doc Worker
-	err := s.workers.FindOneAndUpdate(ctx, bson.D{d("_id", w.ID)}, update, returnAfter().SetUpsert(true)).Decode(&doc)
+	doc, asked, err := stampOne[Worker](ctx, s.core, s.workers, w.ID, update)
 	if err != nil {
 		return nil, explain(err, "writing the worker's heartbeat")
 	}

@@ -418,8 +418,8 @@ func TestALocalRetryGoesOnFromTheCheckpoint(t *testing.T) {
 	require.Equal(t, model.StatusSuccess, task.Status)
 }
 
-// A checkpoint of a transaction that was aborted was never saved.
-func TestALocalRetryGoesOnFromTheCheckpointThatWasCommitted(t *testing.T) {
+// A checkpoint of a transaction that was aborted was never saved, for the transaction's next try either.
+func TestARestoreReadsTheCheckpointThatWasCommitted(t *testing.T) {
 	db := testdb.New(t)
 	p, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
@@ -429,30 +429,33 @@ func TestALocalRetryGoesOnFromTheCheckpointThatWasCommitted(t *testing.T) {
 	require.NoError(t, err)
 	var found []int
 	require.NoError(t, Handle(c, drained, func(ctx context.Context, task *Task[int]) (model.None, error) {
-		row := 0
-		if _, err := task.Restore(&row); err != nil {
-			return model.None{}, err
-		}
-		if found = append(found, row); len(found) == 4 {
+		if len(found) == 6 {
 			return model.None{}, nil
 		}
 		return model.None{}, db.Client().UseSession(ctx, func(ctx context.Context) error {
 			session := mongo.SessionFromContext(ctx)
-			if err := errors.Join(session.StartTransaction(), task.Progress(ctx, float64(len(found)), ""), task.Checkpoint(ctx, row+500)); err != nil {
-				return Fatal(err)
+			for _, end := range []func(context.Context) error{session.AbortTransaction, session.CommitTransaction} {
+				if err := session.StartTransaction(); err != nil {
+					return Fatal(err)
+				}
+				row := 0
+				if _, err := task.Restore(&row); err != nil {
+					return Fatal(err)
+				}
+				found = append(found, row)
+				if err := errors.Join(task.Progress(ctx, float64(len(found)), ""), task.Checkpoint(ctx, row+500), end(ctx)); err != nil {
+					return Fatal(err)
+				}
 			}
-			if len(found) == 2 {
-				return errors.Join(errors.New("again"), session.CommitTransaction(ctx))
-			}
-			return errors.Join(errors.New("again"), session.AbortTransaction(ctx))
+			return errors.New("again")
 		})
 	}))
 	_, err = c.Drain(t.Context(), false)
 	require.NoError(t, err)
 	task, err := p.Get(t.Context(), s.ID)
 	require.NoError(t, err)
-	require.Equal(t, []int{0, 0, 500, 500}, found, task.ErrorInfo)
-	require.InDelta(t, 2, task.Progress.Percent, 0)
+	require.Equal(t, []int{0, 0, 500, 500, 1000, 1000}, found, task.ErrorInfo)
+	require.InDelta(t, 6, task.Progress.Percent, 0)
 	require.Equal(t, 1, task.Attempt)
 	require.Equal(t, model.StatusSuccess, task.Status)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -52,7 +53,8 @@ type Execution struct {
 
 	args       bson.RawValue
 	checkpoint atomic.Pointer[bson.RawValue] // that Restore reads
-	inDoubt    atomic.Bool                   // it was saved in a transaction, which may be aborted
+	inDoubt    atomic.Bool                   // one was saved in a transaction, which may be aborted
+	retries    atomic.Int32                  // local ones that have begun
 	hold       *execution
 	consumer   *Consumer
 	steps      finish.Book
@@ -76,8 +78,7 @@ func (e *Execution) Ext() json.RawMessage {
 //
 // If a transaction runs on the session in ctx, the checkpoint is part of it, so what the transaction writes and the
 // checkpoint are stored together or not at all. Pings of the execution wait for its end: keep it shorter than half of
-// the worker timeout. Call Restore before the transaction, because a repeated transaction would read what its aborted
-// try has saved.
+// the worker timeout. Before the commit, Restore does not see the checkpoint.
 func (e *Execution) Checkpoint(ctx context.Context, v any) error {
 	raw, err := codec.EncodeValue("checkpoint", v, input.MaxCheckpointBytes)
 	if err != nil {
@@ -98,9 +99,31 @@ func (e *Execution) Checkpoint(ctx context.Context, v any) error {
 
 func (e *Execution) remember(saved bson.RawValue) { e.checkpoint.Store(&saved) }
 
-// recall reads what is left of the checkpoint for the n-th local retry. The transaction that saved it has ended: the
-// write that counted the retry would wait for it. A server that does not know of that write is no primary any more.
-func (e *Execution) recall(ctx context.Context, n int) error {
+// Restore reads the last checkpoint of the task, of this execution or of an earlier one, into dst, and returns false if
+// there is none. If a task needs several workers, each worker has its own checkpoint. After a checkpoint in a
+// transaction it asks the database what was committed. If this execution no longer holds the task, the error is then
+// [model.ErrFenced].
+func (e *Execution) Restore(dst any) (bool, error) {
+	if e.inDoubt.Load() {
+		if err := e.recall(); err != nil {
+			return false, fmt.Errorf("reading the checkpoint of task %s: %w", e.TaskID, err)
+		}
+	}
+	c := e.checkpoint.Load()
+	if c == nil || c.Type == 0 || c.Type == bson.TypeNull {
+		return false, nil
+	}
+	return true, codec.DecodeValue(*c, dst)
+}
+
+// recallPatience is how long Restore waits for the database.
+const recallPatience = 10 * time.Second
+
+// recall reads the checkpoint that was committed. A server that does not know how many local retries have begun is no
+// primary any more.
+func (e *Execution) recall() error {
+	ctx, cancel := context.WithTimeout(context.Background(), recallPatience)
+	defer cancel()
 	t, err := e.consumer.store.Tasks.Get(ctx, e.TaskID)
 	if errors.Is(err, store.ErrNotFound) {
 		return model.ErrFenced
@@ -108,22 +131,11 @@ func (e *Execution) recall(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	if _, is := lifecycle.ExecutionOf(t, e.hold.execID); is == nil || is.LocalRetries < n {
+	if _, is := lifecycle.ExecutionOf(t, e.hold.execID); is == nil || is.LocalRetries < int(e.retries.Load()) {
 		return model.ErrFenced
 	}
 	e.remember(lifecycle.CheckpointOf(t, e.consumer.cfg.WorkerID))
-	e.inDoubt.Store(false)
 	return nil
-}
-
-// Restore reads the last checkpoint of the task, of this execution or of an earlier one, into dst, and returns false if
-// there is none. If a task needs several workers, each worker has its own checkpoint.
-func (e *Execution) Restore(dst any) (bool, error) {
-	c := e.checkpoint.Load()
-	if c == nil || c.Type == 0 || c.Type == bson.TypeNull {
-		return false, nil
-	}
-	return true, codec.DecodeValue(*c, dst)
 }
 
 // Progress reports the handler's progress: percent from 0 to 100, and a message in UTF-8 of at

@@ -177,9 +177,10 @@ func (c *Consumer) call(x *execution, s *said) {
 		if !again || retries >= x.eff.Retry.Local.Count || ctx.Err() != nil || x.completing.Load() {
 			return
 		}
-		if !c.awaitLocalRetry(ctx, e, retries+1) {
+		if !c.awaitLocalRetry(ctx, x, retries+1) {
 			return
 		}
+		e.retries.Store(int32(retries + 1))
 		c.traceRetry(x, retries+1, s.err)
 	}
 }
@@ -187,13 +188,10 @@ func (c *Consumer) call(x *execution, s *said) {
 // awaitLocalRetry counts a retry inside the execution and waits for its time. It counts the
 // retry before it begins, so that a crash does not grant it again. false means that the retry
 // must not begin, and that the handler's error stands.
-func (c *Consumer) awaitLocalRetry(ctx context.Context, e *Execution, n int) bool {
-	began, x := clock.Read(c.cfg.Clock), e.hold
+func (c *Consumer) awaitLocalRetry(ctx context.Context, x *execution, n int) bool {
+	began := clock.Read(c.cfg.Clock)
 	for wait := c.health.NewBackOff(); ; wait.Sleep(ctx) {
 		err := c.store.Tasks.SaveLocalRetries(ctx, x.task.ID, x.index, x.execID, n)
-		if err == nil && e.inDoubt.Load() {
-			err = e.recall(ctx, n)
-		}
 		if err == nil {
 			return clock.Pause(ctx, x.eff.Retry.Local.Interval-began.SinceMonotonic(c.cfg.Clock))
 		}
@@ -201,7 +199,7 @@ func (c *Consumer) awaitLocalRetry(ctx context.Context, e *Execution, n int) boo
 			return false
 		}
 		c.health.Report(err)
-		if !store.Outage(err) {
+		if store.Final(err) {
 			about(c.log.Error().Err(err), x).Msg("the database refused to record a local retry; ending the execution with the handler's error")
 			return false
 		}

@@ -1,6 +1,7 @@
 package periodic_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -130,4 +131,20 @@ func TestRecordedRunsTakeTheMiddleAndEndAsRecorded(t *testing.T) {
 	_, takes, n = tickplan.Recorded(nil, time.Hour)
 	require.Equal(t, time.Hour, takes)
 	require.Zero(t, n)
+}
+
+func TestAForecastEndsWhenNobodyWaitsForIt(t *testing.T) {
+	gone := errors.New("gone")
+	asked := 0
+	_, err := tickplan.WhatIf{
+		Rule: ruleOf(t, schedule.Spec{Name: "n", Type: "t", Cron: "@every 1s"}, time.Time{}), From: monday, To: monday.AddDate(1, 0, 0), Most: 100_000,
+		Stop: func() error {
+			if asked++; asked < 3 {
+				return nil
+			}
+			return gone
+		},
+	}.Forecast()
+	require.ErrorIs(t, err, gone)
+	require.Equal(t, 3, asked)
 }

@@ -83,7 +83,9 @@ type API struct {
 	waiting     waiting
 	hub         hub
 	examined    examined
-	polls       bool // a test says so: as if there were no change streams
+	counts      turns // of tasks
+	forecasts   turns // of rules
+	polls       bool  // a test says so: as if there were no change streams
 	pollEvery   time.Duration
 	crossOrigin *http.CrossOriginProtection
 	stopping    context.Context // of requests that wait
@@ -133,6 +135,7 @@ func New(c Config) (*API, error) {
 	s.jobs, s.census = bulk.New(p, s.admin, st), census.New(st)
 	s.hub = hub{source: s.events, log: c.Logger, listeners: map[*listener]bool{}}
 	s.pollEvery = pollEvery
+	s.counts, s.forecasts, s.examined.turn = make(turns, countsAtOnce), make(turns, forecastsAtOnce), make(turns, 1)
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.api = humago.New(s.mux, s.description())

@@ -111,7 +111,11 @@ func (s *API) startBulk(ctx context.Context, in *jobInput) (*startedAnswer, erro
 		j.Filter.Tenant = tenant
 	}
 	if j.DryRun {
-		n, err := s.jobs.Count(ctx, j)
+		var n int64
+		err := s.counts.within(ctx, func() (err error) {
+			n, err = s.jobs.Count(ctx, j)
+			return err
+		})
 		return &startedAnswer{Status: http.StatusOK, Body: counted{n}}, input.Under("body", err)
 	}
 	v, err := s.jobs.Start(ctx, j, in.RequestKey, grantOf(ctx).Name)

@@ -38,26 +38,26 @@ type controlView struct {
 
 // examined is the last examination. turn is held by the request that examines.
 type examined struct {
-	turn chan struct{}
+	turn turns
 	at   clock.Instant
 	last *doctorAnswer
 }
 
 func (s *API) addDoctor() {
-	s.examined.turn = make(chan struct{}, 1)
 	add(s, rule{access.Operator, everyTenant}, among("stats", op("examine", http.MethodGet, "/doctor", "Examine the deployment",
 		"What `mscheduler doctor` checks: the server, the schema and its indexes, change streams, the clock of the API's machine, workers, engines, tasks that wait too long. Each check that warns or fails says what to do. Nothing is written, so the privileges to write are not tried. An examination of the last ten seconds is answered again.")), s.examine)
 }
 
-func (s *API) examine(ctx context.Context, _ *struct{}) (*doctorAnswer, error) {
-	e := &s.examined
-	select {
-	case e.turn <- struct{}{}:
-		defer func() { <-e.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	local := s.store.Local()
+func (s *API) examine(ctx context.Context, _ *struct{}) (out *doctorAnswer, err error) {
+	err = s.examined.turn.within(ctx, func() (err error) {
+		out, err = s.examineNow(ctx)
+		return err
+	})
+	return out, err
+}
+
+func (s *API) examineNow(ctx context.Context) (*doctorAnswer, error) {
+	e, local := &s.examined, s.store.Local()
 	if e.last != nil && e.at.Since(local) < doctorAge {
 		return e.last, nil
 	}

@@ -137,7 +137,10 @@ func (s *API) dryRun(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if out.Body.Ticks, err = in.of(r, now); err == nil && in.Days > 0 {
-		out.Body.Forecast, err = edit.Forecast(ctx, s.rules, rulechange.Window{Now: now, Days: in.Days, Takes: time.Duration(in.RunTakes) * time.Millisecond})
+		err = s.forecasts.within(ctx, func() (err error) {
+			out.Body.Forecast, err = edit.Forecast(ctx, s.rules, rulechange.Window{Now: now, Days: in.Days, Takes: time.Duration(in.RunTakes) * time.Millisecond})
+			return err
+		})
 	}
 	return out, err
 }

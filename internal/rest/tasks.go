@@ -144,7 +144,10 @@ func (s *API) countTasks(ctx context.Context, in *struct{ TaskFilter }) (*countA
 		return nil, err
 	}
 	out := &countAnswer{}
-	out.Body.Count, err = s.admin.Count(ctx, filter)
+	err = s.counts.within(ctx, func() (err error) {
+		out.Body.Count, err = s.admin.Count(ctx, filter)
+		return err
+	})
 	return out, err
 }
 

@@ -113,7 +113,9 @@ func TestAFetchThatWaitsEndsWhenItsTokenIsRevoked(t *testing.T) {
 	}
 	first := waits(good) // it began first, and would end first
 	second := waits(bad)
-	revoke := func(of *world) { admin.ok("POST", "/api/v1/tokens/"+of.token[len("msk_"):len("msk_")+16]+"/revoke", "") }
+	revoke := func(of *world) {
+		admin.ok("POST", "/api/v1/tokens/"+of.token[len("msk_"):len("msk_")+16]+"/revoke", "")
+	}
 	revoke(bad)
 	select {
 	case <-second:

@@ -111,10 +111,10 @@ func (e Edit) Forecast(ctx context.Context, rules *periodic.Periodic, what Windo
 		}
 	}
 	v.RunTakes, v.Recorded = takes.Milliseconds(), n
-	if err := v.window(&v.Last, tickplan.WhatIf{Run: run, Most: ForecastTicks, From: now.Add(-span), To: now}, e.Stored, changed, false); err != nil {
+	if err := v.window(&v.Last, tickplan.WhatIf{Run: run, Most: ForecastTicks, From: now.Add(-span), To: now, Stop: ctx.Err}, e.Stored, changed, false); err != nil {
 		return nil, err
 	}
-	return v, v.window(&v.Next, tickplan.WhatIf{Run: run, Most: ForecastTicks, From: now, To: now.Add(span)}, e.Stored, changed, true)
+	return v, v.window(&v.Next, tickplan.WhatIf{Run: run, Most: ForecastTicks, From: now, To: now.Add(span), Stop: ctx.Err}, e.Stored, changed, true)
 }
 
 // recorded reads how the newest runs went.

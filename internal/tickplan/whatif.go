@@ -20,7 +20,12 @@ type WhatIf struct {
 	Run func(nominal time.Time) (takes time.Duration, ends schedule.RunStatus)
 	// Most bounds the ticks; 0 = 10,080, one for each minute of a week.
 	Most int
+	// Stop is asked now and then. An error ends the simulation; nil = it is not asked.
+	Stop func() error
 }
+
+// stopEvery is how many steps are made between two questions whether to stop.
+const stopEvery = 256
 
 // defaultMost is the default of Most: one tick for each minute of a week.
 const defaultMost = 7 * 24 * 60
@@ -76,7 +81,12 @@ func (w WhatIf) Forecast() (Forecast, error) {
 	d := decide(r, cal, r.DecidedTo)
 	d.schedule()
 	s := &simulation{WhatIf: &w, Forecast: Forecast{Until: w.To}, rule: d.Rule, at: map[string]int{}}
-	for s.step(cal) {
+	for n := 0; s.step(cal); n++ {
+		if n%stopEvery == 0 && w.Stop != nil {
+			if err := w.Stop(); err != nil {
+				return Forecast{}, err
+			}
+		}
 	}
 	return s.Forecast, nil
 }

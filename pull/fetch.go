@@ -105,7 +105,7 @@ func (p *Puller) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error) {
 		return nil, err
 	}
 	defer done()
-	f := &fetch{p: p, FetchRequest: r, exec: claim.NewExecID(), left: max(r.Max, 1)}
+	f := &fetch{p: p, FetchRequest: r, exec: claim.NewExecID(), left: max(r.Max, 1), full: map[store.LimitOf]bool{}}
 	if err := f.run(store.Outside(ctx)); err != nil {
 		p.memory.failed(err)
 		if len(f.out) == 0 {
@@ -125,7 +125,9 @@ type fetch struct {
 	only    *lifecycle.Conditions // nil = everything
 	seeker  *seeker
 	claimer *claim.Claimer
-	left    int // how many may still be claimed
+	left    int                    // how many may still be claimed
+	full    map[store.LimitOf]bool // keys that had no room
+	wider   int                    // looks that met such a key
 	out     []Fetched
 }
 

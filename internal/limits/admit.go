@@ -249,6 +249,9 @@ func (b *batch) take(ctx context.Context, limit store.Limit, tasks []*model.Task
 		return nil, err
 	}
 	if len(got) < len(want) {
+		if len(got) == 0 {
+			b.g.wishUnwatched(ctx, b.typ)
+		}
 		b.g.full(b.typ)
 	} else {
 		b.g.roomy(b.typ)

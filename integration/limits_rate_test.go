@@ -98,8 +98,14 @@ func (a *arena) rated(name string, b *begun) (behind *proxy.Proxy) {
 func (a *arena) runAtRate(rate int, hire func()) (claimed []time.Time, late time.Duration) {
 	a.t.Helper()
 	a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: rate, Per: time.Second} })
+	return a.runLimited(rate, plain, hire)
+}
+
+// runLimited is runAtRate of tasks with options, where the rate is set.
+func (a *arena) runLimited(rate int, options func(int) []producer.Option, hire func()) (claimed []time.Time, late time.Duration) {
+	a.t.Helper()
 	hire()
-	ids := a.sendLimited(8*rate, 1, plain)
+	ids := a.sendLimited(8*rate, 1, options)
 	slow := lateness(a.t)
 	a.awaitSuccess(ids)
 	late = slow()
@@ -108,6 +114,7 @@ func (a *arena) runAtRate(rate int, hire func()) (claimed []time.Time, late time
 	a.t.Logf("%.1f a second in the mean, %v in each", float64(len(ids)-1)/claimed[len(ids)-1].Sub(claimed[0]).Seconds(), inSeconds(claimed))
 	require.LessOrEqual(a.t, mostIn(claimed, time.Second), rate)
 	require.LessOrEqual(a.t, mostIn(a.beginnings(ids), time.Second), rate)
+	a.t.Logf("%.1f writes a task", a.writesATask(ids))
 	return claimed, late
 }
 
@@ -157,6 +164,29 @@ func TestARateLimitIsNearlyReachedOverASlowNetwork(t *testing.T) {
 		in := inSeconds(claimed)
 		requireRate(t, e, in[len(in)/2], late)
 	}))
+}
+
+// The tasks of a key wait for their turns, which are given for as many starts as can be reserved at a time. One turn for
+// each look would be a quarter of this rate. More than two thirds it seldom is, since two workers look, and claim.
+func TestARateOfALimitKeyIsNotOneStartForEachLookOverASlowNetwork(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		if !e.virtual() {
+			t.Skip("how much is reached there, the machine decides")
+		}
+		a := newArena(t, e)
+		const rate = 100
+		a.limit(func(typ *model.TaskType) {
+			typ.KeyLimit = &model.KeyLimit{RateLimit: &model.RateLimit{Count: rate, Per: time.Second}}
+		})
+		var b begun
+		claimed, _ := a.runLimited(rate, keyInTurn(1), func() {
+			for i := range 2 {
+				a.rated(fmt.Sprint("w", i), &b).Delay(40 * time.Millisecond)
+			}
+		})
+		require.LessOrEqual(t, mostIn(b.times(), time.Second), rate)
+		require.Less(t, claimed[len(claimed)-1].Sub(claimed[0]), time.Duration(len(claimed))*time.Second/40)
+	})
 }
 
 // requireRate wants nine tenths of a rate of a hundred a second from the embedded server where this machine is prompt:

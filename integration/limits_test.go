@@ -398,6 +398,47 @@ func TestOfALimitKeyOneIsFetchedAtATime(t *testing.T) {
 	})
 }
 
+// A consumer with a backlog passes its permits on from task to task. A worker that only fetches asks for one, as other
+// consumers do.
+func TestAFetchGetsAPermitBesideAConsumerWithABacklog(t *testing.T) {
+	onEngines(t, inDepth(func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		const most, millis = 3, 100
+		a.limit(func(typ *model.TaskType) { typ.MaxRunning = most })
+		backlog := a.sendLimited(20*most*1000/millis, millis, plain) // of twenty seconds
+		c, err := consumer.New(consumer.Config{Database: a.db, WorkerID: "w", ShutdownTimeout: time.Second})
+		require.NoError(t, err)
+		require.NoError(t, consumer.Handle(c, limitedWork, limitedHandler))
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = c.Run(ctx) // it ends with its context
+		}()
+		t.Cleanup(func() { cancel(); <-done })
+		a.awaitDone(backlog, most)
+		named := a.sendLimited(1, millis, func(int) []producer.Option { return []producer.Option{producer.Workers("py-1")} })
+		var got []pull.Fetched
+		for len(got) == 0 {
+			time.Sleep(250 * time.Millisecond) // as the REST API asks for a worker that waits
+			got = a.fetch(pull.FetchRequest{WorkerID: "py-1", Types: []string{limitedWork.Name()}})
+		}
+		require.Equal(t, named[0], got[0].Task.ID)
+		tasks, err := a.store.Tasks.ByIDs(t.Context(), backlog)
+		require.NoError(t, err)
+		left := 0
+		for _, task := range tasks {
+			if !task.Status.Ended() {
+				left++
+			}
+		}
+		t.Logf("%d of %d were left", left, len(backlog))
+		if e.virtual() { // else it may be slow
+			require.Greater(t, left, len(backlog)/2, "it waited for the end of the backlog")
+		}
+	}))
+}
+
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

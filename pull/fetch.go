@@ -105,7 +105,7 @@ func (p *Puller) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error) {
 		return nil, err
 	}
 	defer done()
-	f := &fetch{p: p, FetchRequest: r, exec: claim.NewExecID(), left: max(r.Max, 1)}
+	f := &fetch{p: p, FetchRequest: r, exec: claim.NewExecID(), left: max(r.Max, 1), full: map[store.LimitOf]bool{}}
 	if err := f.run(store.Outside(ctx)); err != nil {
 		p.memory.failed(err)
 		if len(f.out) == 0 {
@@ -125,7 +125,9 @@ type fetch struct {
 	only    *lifecycle.Conditions // nil = everything
 	seeker  *seeker
 	claimer *claim.Claimer
-	left    int // how many may still be claimed
+	left    int                    // how many may still be claimed
+	full    map[store.LimitOf]bool // keys that had no room
+	wider   int                    // looks that met such a key
 	out     []Fetched
 }
 
@@ -216,31 +218,27 @@ func (f *fetch) claim(ctx context.Context, writes []store.Write, search time.Dur
 		return c.written, c.err
 	case <-ctx.Done():
 		if f.claimer.Unsure.Err() != nil {
-			f.giveBack(ctx, c, f.exec)
+			f.giveBack(ctx, f.exec, c.won)
 		}
 		return nil, context.Cause(ctx)
 	}
 }
 
-// giveBack gives back, beside the fetch, what the claims win. Otherwise the tasks would be held for nobody until their
+// giveBack gives back, beside the fetch, what is won in the end. Otherwise the tasks would be held for nobody until their
 // leases lapse.
-func (f *fetch) giveBack(ctx context.Context, c *claiming, exec string) {
+func (f *fetch) giveBack(ctx context.Context, exec string, won func() []*model.Task) {
 	ctx = context.WithoutCancel(ctx)
 	done, err := f.p.room.Begin() // or it closes, and does not wait
 	go func() {
 		if err == nil {
 			defer done()
 		}
-		<-c.done
+		tasks := won()
 		ctx, cancel := context.WithTimeout(ctx, sharedTime)
 		defer cancel()
 		var all sync.WaitGroup // they share commands
-		for i, w := range c.written {
-			if !w.Applied {
-				continue
-			}
+		for _, t := range tasks {
 			all.Go(func() {
-				t := c.writes[i].After
 				_, err := f.p.room.GiveBack(ctx, input.HandleOf(t, exec), "the caller of the fetch no longer waited for it")
 				if err != nil {
 					f.p.log.Warn().Err(err).Str("task_id", t.ID).Msg("could not give a task back; its lease will lapse")

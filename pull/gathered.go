@@ -6,6 +6,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // gathered is the commands that the fetches of a process share: what one of them wants while a command
@@ -66,6 +67,17 @@ type claiming struct {
 	written []store.Written
 	err     error
 	done    chan struct{} // closed when it is known what became of them
+}
+
+// won waits until it is known what became of the claims, and returns the tasks of those that were won.
+func (c *claiming) won() (won []*model.Task) {
+	<-c.done
+	for i, w := range c.written {
+		if w.Applied {
+			won = append(won, c.writes[i].After)
+		}
+	}
+	return won
 }
 
 // claim has claims carried out, as [store.Tasks.Writes] does, whether ctx ends meanwhile or not.

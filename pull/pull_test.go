@@ -67,6 +67,7 @@ type process struct {
 	sender *producer.Producer
 	*sundial
 	database *mongo.Database
+	px       *proxy.Proxy // before the server
 	writes   atomic.Int64 // commands that change documents
 	beats    atomic.Int64 // those of them that are about workers
 	ofTasks  atomic.Int64 // those of them that are about tasks
@@ -85,6 +86,7 @@ func newProcess(t *testing.T) *process {
 	require.NoError(t, err)
 	t.Cleanup(px.Close)
 	px.Patient()
+	p.px = px
 	client, err := mongo.Connect(options.Client().ApplyURI(px.URI()).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if e.CommandName == "update" || e.CommandName == "findAndModify" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -58,7 +59,7 @@ func (f *fetch) takeOver(ctx context.Context) error {
 	room := f.p.room.Store.Tasks.Fit(f.left) // what is taken over is read whole
 	l := f.claimer.Judge(found, f.exec, room, nil, trust)
 	defer func() { f.p.watch.observe(f.types, l.Left) }()
-	out, err := f.claimer.TakeOver(ctx, &l, f.exec)
+	out, err := f.carryOut(ctx, l)
 	for _, w := range out.Won {
 		f.p.memory.hear(w.After) // it may want further workers
 		f.take(w.After, w.Before.LapseAt)
@@ -71,6 +72,40 @@ func (f *fetch) takeOver(ctx context.Context) error {
 		f.p.memory.hear(w.After)
 	}
 	return err
+}
+
+// carryOut writes takeovers, whether ctx ends meanwhile or not: a takeover may be on its way then, and its task would be
+// held for a worker that does not know of it. If the caller waits no longer, what they win is given back. They go on for
+// sharedTime after that; what is won later lapses.
+func (f *fetch) carryOut(ctx context.Context, l claim.Lapses) (claim.Outcome, error) {
+	if len(l.TakeOvers) == 0 {
+		return claim.Outcome{}, nil
+	}
+	type answer struct {
+		claim.Outcome
+		err error
+	}
+	on, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	by, exec, answered := *f.claimer, f.exec, make(chan answer, 1)
+	by.Unsure = on
+	go func() {
+		defer cancel()
+		out, err := by.TakeOver(on, &l, exec)
+		answered <- answer{out, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.Outcome, a.err
+	case <-ctx.Done():
+		time.AfterFunc(sharedTime, cancel)
+		f.giveBack(ctx, exec, func() (won []*model.Task) {
+			for _, w := range (<-answered).Won {
+				won = append(won, w.After)
+			}
+			return won
+		})
+		return claim.Outcome{}, context.Cause(ctx)
+	}
 }
 
 // checkPrimary asks who the primary is, and notes it for workers that start: another one than before

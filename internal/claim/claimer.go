@@ -55,6 +55,7 @@ type Bid struct {
 	ExecID string        // of all executions that it wins
 	Tasks  []*model.Task // each once: all claims of a bid have the same exec id
 	Room   Room
+	Most   int // how many it may win; 0 = any number
 	// MayAsk chooses, in their order, the limited tasks to ask grants for; nil = all.
 	MayAsk func(*model.Task) bool
 	// Hand are permits to pass on, see [limits.Gate.Admit].
@@ -100,7 +101,7 @@ func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
 	out.Stamp = c.Store.Clock.Stamp().After(b.Tasks...) // taken after the starts were reserved
 	now := out.Stamp.Now
 	by := lifecycle.Claimant{WorkerID: c.WorkerID, ExecID: b.ExecID, Only: c.Only, Pulled: c.Pulled}
-	d := question{by: by, terms: c.Terms, room: b.Room, limited: c.Gate.Limited, granted: out.Grants, now: now, behind: out.Stamp.Behind}.decide(tasks)
+	d := question{by: by, terms: c.Terms, room: b.Room, most: b.Most, limited: c.Gate.Limited, granted: out.Grants, now: now, behind: out.Stamp.Behind}.decide(tasks)
 	for t, retry := range d.refused {
 		c.Refused.Add(t.ID, now, retry)
 	}
@@ -179,6 +180,7 @@ func (c *Claimer) admit(ctx context.Context, b Bid, out *Outcome) (left []*model
 	for t, until := range got.Later {
 		c.Refused.Add(t.ID, now, until)
 	}
+	out.Refused += len(got.Later)
 	without := map[*model.Task]bool{}
 	for _, t := range ask {
 		if _, granted := got.Granted[t]; granted {

@@ -47,6 +47,7 @@ type question struct {
 	by      lifecycle.Claimant // its Applied and From are set for each task
 	terms   Terms
 	room    Room
+	most    int // claims at most; 0 = any number
 	limited func(*model.Task) bool
 	granted map[*model.Task]limits.Grant
 	now     time.Time
@@ -70,7 +71,7 @@ func (q question) decide(found []*model.Task) decision {
 	d := decision{claims: make([]store.Write, 0, len(found))}
 	room := rooms{of: q.room}
 	for _, t := range found {
-		if !room.free(t.Type) {
+		if !room.free(t.Type) || q.most > 0 && len(d.claims) == q.most {
 			continue
 		}
 		grant, granted := q.granted[t]

@@ -169,3 +169,10 @@ func TestALeaseThatWouldBeMostlyOverIsNotTaken(t *testing.T) {
 	q.behind = 2 * time.Second
 	require.Len(t, q.decide([]*model.Task{short, long}).claims, 2)
 }
+
+func TestABidWinsNoMoreThanItMay(t *testing.T) {
+	first, second := candidate("a", nil), candidate("b", nil)
+	q := asked()
+	q.most = 1
+	require.Equal(t, []*model.Task{first}, befores(q.decide([]*model.Task{first, second}).claims))
+}

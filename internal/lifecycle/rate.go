@@ -74,6 +74,16 @@ func MostStarts(r model.RateLimit, p Pace) int {
 	return min(int(max(Tolerance(r), p.Ahead())/Spacing(r))+1, r.Count)
 }
 
+// StartsAhead is how many starts the process can reserve by now, at most [MostStarts]; next is the first that nobody has
+// reserved, zero = none ever was.
+func StartsAhead(r model.RateLimit, p Pace, next, now time.Time) int {
+	left := p.Ahead() - ReserveStarts(r, p, next, now, time.Time{}, 0).First.Sub(now)
+	if left < 0 {
+		return 0
+	}
+	return min(int(left/Spacing(r))+1, MostStarts(r, p))
+}
+
 // Starts are consecutive start times that were reserved.
 type Starts struct {
 	First time.Time

@@ -33,6 +33,19 @@ func TestTheFirstStartAfterIdlenessIsGoodWhenItsClaimIsWritten(t *testing.T) {
 	}
 }
 
+func TestStartsAheadAreThoseThatCanBeReservedByNow(t *testing.T) {
+	r, p := model.RateLimit{Count: 100, Per: time.Second}, Pace{Claim: 80 * time.Millisecond}
+	ahead, step := p.Ahead(), Spacing(r)
+	require.Equal(t, 1, StartsAhead(r, p, limitEpoch.Add(ahead), limitEpoch))
+	require.Equal(t, 2, StartsAhead(r, p, limitEpoch.Add(ahead-step), limitEpoch))
+	require.Zero(t, StartsAhead(r, p, limitEpoch.Add(ahead+step), limitEpoch))
+	idle := StartsAhead(r, p, time.Time{}, limitEpoch)
+	first := ReserveStarts(r, p, time.Time{}, limitEpoch, time.Time{}, 1).First
+	require.Equal(t, int(limitEpoch.Add(ahead).Sub(first)/step)+1, idle, "what has passed cannot be reserved")
+	few := model.RateLimit{Count: 2, Per: 20 * time.Millisecond}
+	require.Equal(t, 2, StartsAhead(few, p, time.Time{}, limitEpoch), "as many as are reserved at a time")
+}
+
 func TestARateThatIsChangedActsAtOnce(t *testing.T) {
 	slow, fast := model.RateLimit{Count: 1, Per: time.Hour}, model.RateLimit{Count: 100, Per: time.Second}
 	s := ReserveStarts(slow, quick, time.Time{}, limitEpoch, time.Time{}, 1)

@@ -249,6 +249,9 @@ func (b *batch) take(ctx context.Context, limit store.Limit, tasks []*model.Task
 		return nil, err
 	}
 	if len(got) < len(want) {
+		if len(got) == 0 {
+			b.g.wishUnwatched(ctx, b.typ)
+		}
 		b.g.full(b.typ)
 	} else {
 		b.g.roomy(b.typ)
@@ -367,9 +370,10 @@ func (b *batch) keyStarts(ctx context.Context, tasks []*model.Task) ([]*model.Ta
 func (b *batch) block(t *model.Task) { b.blocked = append(b.blocked, t) }
 
 // miss is for a task without a start. One that was given its turn just now is left to whoever
-// has the start: to hold it back would only undo that, and refuse their claim.
+// has the start: to hold it back would only undo that, and refuse their claim. Starts for which turns are given
+// together lie up to Ahead apart, and each is reserved up to Ahead before its time.
 func (b *batch) miss(t *model.Task) {
-	good := t.WakeAt.Add(max(lifecycle.Tolerance(*b.keyed.RateLimit), b.g.pace().Ahead()))
+	good := t.WakeAt.Add(max(lifecycle.Tolerance(*b.keyed.RateLimit), 2*b.g.pace().Ahead()))
 	if !good.After(b.g.store.Clock.Now()) {
 		b.block(t)
 		return

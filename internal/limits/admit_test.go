@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -55,4 +56,28 @@ func TestATaskWhoseStartSomebodyElseHasIsLeftToThem(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, late.Granted)
 	require.Empty(t, late.Later)
+}
+
+// Over a slow network a look takes longer than a start: one turn for each look would keep the rate from being reached.
+func TestALookGivesATurnForEachStartThatCanBeReserved(t *testing.T) {
+	s := newSweptBy(t, stopped{})
+	rate := model.RateLimit{Count: 100, Per: time.Second}
+	s.limit(model.KeyLimit{RateLimit: &rate})
+	s.paced.saw(80 * time.Millisecond) // the way of a claim
+	s.Gate.end()                       // it does not look again by itself
+	now := s.store.Clock.Now()
+	var tasks []*model.Task
+	for i := range 50 {
+		task := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: fmt.Sprint(i), Options: model.Options{LimitKey: "c"}}, now)
+		tasks = append(tasks, lifecycle.HoldBack(task, now))
+	}
+	_, err := s.store.Tasks.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+	key := store.LimitOf{Type: sweptType, Key: "c"}
+	turns := lifecycle.StartsAhead(rate, s.pace(), time.Time{}, now)
+	require.Greater(t, turns, 5)
+	require.NoError(t, s.Look(t.Context(), sweptType, []store.LimitOf{key}))
+	left, err := s.store.Permits.HeldBack(t.Context(), key, 100)
+	require.NoError(t, err)
+	require.Len(t, left, 50-turns)
 }

@@ -105,11 +105,11 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.LimitOf) error
 		free := room[of.Key]
 		var next time.Time
 		if r := keyed.RateLimit; r != nil && free > 0 {
-			// One at a time and start: more would only be held back again.
-			if next = starts[of].Add(time.Millisecond - g.pace().Ahead()); next.After(now) {
-				free = 0
+			// No more than there are starts to reserve by now: others would only be held back again.
+			if free = min(free, lifecycle.StartsAhead(*r, g.pace(), starts[of], now)); free == 0 {
+				next = starts[of].Add(time.Millisecond - g.pace().Ahead())
 			} else {
-				free, next = 1, now.Add(lifecycle.Spacing(*r))
+				next = now.Add(time.Duration(free) * lifecycle.Spacing(*r))
 			}
 		}
 		if free == 0 && next.IsZero() {

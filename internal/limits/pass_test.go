@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -239,6 +240,33 @@ func TestAProcessThatWaitsForLongIsAnsweredOnceByOneThatPassesItsPermitOn(t *tes
 	require.NoError(t, s.Wait(t.Context()))
 	require.True(t, s.Waiting(sweptType))
 	require.Empty(t, s.holders())
+}
+
+// A gate of pulls does not watch: only its callers' searches ask for permits.
+func TestAProcessThatOnlySearchesWishesForAPermitToo(t *testing.T) {
+	clock := testdb.NewClock()
+	s := newSweptBy(t, clock)
+	s.maxRunning(1)
+	had := s.granted(s.stored(1), "e1", nil)
+	require.Len(t, had, 1)
+	tasks := s.stored(1)
+	waits := s.another()
+	wishes := func(after time.Duration) bool {
+		clock.Move(after)
+		require.Empty(t, waits.granted(tasks, "e2", nil))
+		wished, err := s.store.Permits.AnswerWish(t.Context(), sweptType, "whoever has the permit", time.Minute)
+		require.NoError(t, err)
+		return wished
+	}
+	require.False(t, wishes(0))
+	require.False(t, wishes(wishAfter-1), "it has not waited for long")
+	require.True(t, wishes(1))
+	clock.Move(aside / 2) // a caller that asks four times a second comes before aside is over
+	require.False(t, waits.Waiting(sweptType))
+	require.False(t, wishes(wishAfter-aside/2-1))
+	require.True(t, wishes(1), "once a second")
+	require.NoError(t, s.store.Permits.Free(t.Context(), had))
+	require.Len(t, waits.granted(tasks, "e3", nil), 1)
 }
 
 // The executions of others may take hours.

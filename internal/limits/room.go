@@ -65,8 +65,11 @@ func (g *Gate) full(typ string) {
 	defer g.mu.Unlock()
 	w := g.waitOf(typ)
 	longest := longestPause
-	if g.watcher != nil {
+	switch {
+	case g.watcher != nil:
 		longest = min(longestLook*w.looksApart(), searchAfter/2)
+	case w.wished > 0: // a caller that asks four times a second comes while the permit is left alone
+		longest = aside / 4
 	}
 	w.pause = min(max(2*w.pause, firstPause), longest)
 	g.waitFor(typ, w, w.pause*3/4+rand.N(w.pause/2))
@@ -191,9 +194,8 @@ func (g *Gate) wish(ctx context.Context, typ string, w *wait) (quick bool) {
 	}
 	now := g.store.Local().Monotonic()
 	g.mu.Lock()
-	k, due := g.known[typ], now-max(w.since, w.wished) >= wishAfter
+	k, due := g.known[typ], w.wishDue(now)
 	if due {
-		w.wished = now
 		k.wishes++
 	}
 	quick = w.wished > 0 && k.wishes <= quickWishes
@@ -202,6 +204,30 @@ func (g *Gate) wish(ctx context.Context, typ string, w *wait) (quick bool) {
 		g.report(g.store.Permits.Wish(ctx, typ, g.id), "asking for a permit")
 	}
 	return quick
+}
+
+// wishUnwatched is [Gate.wish] for a gate that does not watch: one of its callers has just searched, and got no permit.
+func (g *Gate) wishUnwatched(ctx context.Context, typ string) {
+	if g.watcher != nil || !g.Passes(typ) {
+		return
+	}
+	now := g.store.Local().Monotonic()
+	g.mu.Lock()
+	w := g.waits[typ]
+	due := w != nil && w.wishDue(now)
+	g.mu.Unlock()
+	if due {
+		g.report(g.store.Permits.Wish(ctx, typ, g.id), "asking for a permit")
+	}
+}
+
+// wishDue reports whether it is time for a wish, and notes it. The caller holds mu.
+func (w *wait) wishDue(now time.Duration) bool {
+	due := now-max(w.since, w.wished) >= wishAfter
+	if due {
+		w.wished = now
+	}
+	return due
 }
 
 // wishCheckDue reports whether it is time to look for wishes of others.

@@ -348,6 +348,8 @@ func TestFencingTokensRiseAcrossARestoreOnceTheDatabaseIsPrepared(t *testing.T) 
 	held := a.fetchUntil(1, pull.FetchRequest{Lease: 10 * time.Hour})[0]
 	waiting := a.sendKey("waiting", 1, retries(100, time.Millisecond)).ID
 	later := a.sendKey("held", 1, producer.Held()).ID
+	again, err := producer.Send(ctx, a.p, restoredNode, model.None{}, producer.Key("again"))
+	require.NoError(t, err)
 	s.backUp()
 
 	s.start()
@@ -360,6 +362,13 @@ func TestFencingTokensRiseAcrossARestoreOnceTheDatabaseIsPrepared(t *testing.T) 
 		_, err := a.puller.Fail(ctx, f.Handle, "again", producer.Failure{})
 		require.NoError(t, err)
 	}
+	ofAgain := pull.FetchRequest{Types: []string{restoredNode.Name()}}
+	_, err = a.puller.Fail(ctx, a.fetchUntil(1, ofAgain)[0].Handle, "over", producer.Failure{Fatal: true})
+	require.NoError(t, err)
+	_, err = a.p.Retry(ctx, again.ID, "a new life")
+	require.NoError(t, err)
+	ofNewLife := a.fetchUntil(1, ofAgain)[0].Token
+	require.Greater(t, ofNewLife.Generation, again.Generation)
 
 	s.restore(time.Hour)
 	a = s.arena()
@@ -370,12 +379,12 @@ func TestFencingTokensRiseAcrossARestoreOnceTheDatabaseIsPrepared(t *testing.T) 
 	before := a.get(waiting)
 	sum, err := upkeep.Restored{Store: a.store, Dry: true}.All(ctx)
 	require.NoError(t, err)
-	require.Equal(t, upkeep.RestoredSum{Tasks: 4, Released: 1, Parked: 1}, sum)
+	require.Equal(t, upkeep.RestoredSum{Tasks: 5, Released: 1, Parked: 1}, sum)
 	require.Equal(t, before, a.get(waiting), "a dry run changes nothing")
 	for n, released := range []int{1, 0} { // it may be repeated
 		sum, err = upkeep.Restored{Store: a.store}.All(ctx)
 		require.NoError(t, err)
-		require.Equal(t, upkeep.RestoredSum{Tasks: 4, Released: released, Parked: 1}, sum, n)
+		require.Equal(t, upkeep.RestoredSum{Tasks: 5, Released: released, Parked: 1}, sum, n)
 	}
 	require.Equal(t, model.StatusWait, a.get(later).Status)
 	task := a.get(running)
@@ -387,6 +396,7 @@ func TestFencingTokensRiseAcrossARestoreOnceTheDatabaseIsPrepared(t *testing.T) 
 		require.Contains(t, given, f.Task.ID)
 		require.Greater(t, f.Token.String(), given[f.Task.ID].String())
 	}
+	require.Greater(t, a.fetchUntil(1, ofAgain)[0].Token.String(), ofNewLife.String(), "a life that the backup does not have gave it out")
 	_, err = a.puller.Complete(ctx, held.Handle, 1)
 	require.ErrorIs(t, err, model.ErrFenced)
 	_, err = a.puller.Complete(ctx, handle, 1)

@@ -30,7 +30,8 @@ type State struct {
 	Missing []string
 	// Foreign says that a collection has documents that mscheduler did not write. Up then refuses.
 	Foreign bool
-	// Current says that [Up] has nothing to do.
+	// Current says that the database has all that this release needs. If it has not and Version is
+	// greater than Wanted, only the newer release can add what is missing.
 	Current bool
 }
 

@@ -109,6 +109,45 @@ func refusesForeign(t *testing.T, name string, id any) {
 	require.NoError(t, err, "a prefix helps")
 }
 
+// A collection that a later release adds may be an application's in a database that has been set up for long.
+func TestUpRefusesANewCollectionThatIsNotOurs(t *testing.T) {
+	db := testdb.New(t)
+	up := Config{Database: db}
+	_, err := Up(t.Context(), up)
+	require.NoError(t, err)
+	require.NoError(t, db.Collection("audit").Drop(t.Context()))
+	older := bson.D{{Key: "$inc", Value: bson.D{{Key: "version", Value: -1}}}}
+	_, err = db.Collection("meta").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "schema"}}, older)
+	require.NoError(t, err)
+	_, err = db.Collection("audit").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "mine"}, {Key: "delete_at", Value: time.Unix(0, 0)}})
+	require.NoError(t, err)
+	// Tasks are in no new collection, also if a restore made no indexes.
+	_, err = db.Collection("tasks").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "-/t/k"}, {Key: "type", Value: "t"}})
+	require.NoError(t, err)
+	require.NoError(t, db.Collection("tasks").Indexes().DropAll(t.Context()))
+	// A document in a collection with indexes of ours came later, and is no reason to refuse.
+	_, err = db.Collection("tokens").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "mine"}})
+	require.NoError(t, err)
+
+	st, err := Status(t.Context(), up)
+	require.NoError(t, err)
+	require.True(t, st.Foreign)
+	require.Equal(t, st.Wanted-1, st.Version)
+	require.False(t, st.Current)
+	_, err = Up(t.Context(), up)
+	require.ErrorContains(t, err, "audit contains documents that mscheduler did not write")
+	made, err := db.Collection("audit").Indexes().ListSpecifications(t.Context())
+	require.NoError(t, err)
+	require.Len(t, made, 1, "only that of _id")
+
+	_, err = db.Collection("audit").DeleteMany(t.Context(), bson.D{})
+	require.NoError(t, err)
+	st, err = Up(t.Context(), up)
+	require.NoError(t, err)
+	require.True(t, st.Current)
+	require.False(t, st.Foreign)
+}
+
 func TestUpLeavesANewerSchemaAlone(t *testing.T) {
 	db := testdb.New(t)
 	newer := bson.D{{Key: "_id", Value: "schema"}, {Key: "version", Value: int32(99)}, {Key: "min_reader", Value: int32(1)}}

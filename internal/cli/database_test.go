@@ -187,6 +187,30 @@ func TestMigrateSetsUpAndSaysWhatItDid(t *testing.T) {
 	s.ok("task", "list")
 }
 
+// This release does not migrate the schema of a newer one.
+func TestMigrateNamesOnlyWhatItMade(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	db := database(t, s)
+	require.NoError(t, db.Collection("tasks").Indexes().DropOne(t.Context(), "lapse"))
+	require.Contains(t, s.ok("db", "migrate").stderr, "made tasks.lapse")
+
+	require.NoError(t, db.Collection("tasks").Indexes().DropOne(t.Context(), "lapse"))
+	_, err := db.Collection("meta").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "schema"}}, bson.D{{Key: "$inc", Value: bson.D{{Key: "version", Value: 1}}}})
+	require.NoError(t, err)
+	r := s.run("db", "migrate")
+	require.Equal(t, ExitRefused, r.code)
+	require.NotContains(t, r.stderr, "made tasks.lapse")
+	require.Contains(t, r.stderr, "made nothing")
+	for _, args := range [][]string{{"db", "migrate"}, {"db", "status"}, {"doctor"}} {
+		require.Contains(t, s.run(args...).stdout, "indexes are missing; run: mscheduler db migrate, with the newer release", args)
+	}
+	_, err = db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: "~"}})
+	require.NoError(t, err)
+	require.NoError(t, db.Collection("meta").FindOneAndUpdate(t.Context(), bson.D{{Key: "_id", Value: "schema"}}, bson.D{{Key: "$inc", Value: bson.D{{Key: "version", Value: -1}}}}).Err())
+	require.Contains(t, s.ok("db", "migrate").stderr, "made tasks.lapse, tasks.~")
+}
+
 func TestForeignAndNewerDatabasesAreRefused(t *testing.T) {
 	s := newSession(t)
 	db := database(t, s)

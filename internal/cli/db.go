@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,13 +51,16 @@ func (a *app) dbMigrate() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			made := slices.DeleteFunc(before.Missing, func(name string) bool { return slices.Contains(st.Missing, name) })
 			switch {
-			case before.Version == st.Version && len(before.Missing) == 0:
-				a.say("nothing to do")
-			case before.Version == st.Version:
-				a.say("made %s", strings.Join(before.Missing, ", "))
-			default:
+			case before.Version != st.Version:
 				a.say("migrated from version %d to %d", before.Version, st.Version)
+			case len(made) > 0:
+				a.say("made %s", strings.Join(made, ", "))
+			case len(st.Missing) > 0: // the schema is that of a newer release
+				a.say("made nothing")
+			default:
+				a.say("nothing to do")
 			}
 			return a.printSchema(c, st)
 		},

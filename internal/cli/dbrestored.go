@@ -14,14 +14,19 @@ import (
 const dbRestoredHelp = `Prepare a database that was restored from a backup, before anything uses it again.
 
 Fencing tokens that other systems saw after the backup may be greater than the next ones of the
-restored tasks, and these systems would refuse the new executions. The command raises the rev of
-each task that has not ended beyond every token given out before. It also releases the executions
-that were open at the backup, so that their tasks need not wait for a lapse and lose no budget.
-Parked executions stay open, because their completions may still come. Tasks that cannot be decoded
-or changed stay as they are; the command names them and fails after it has prepared the others.
+restored tasks, and these systems would refuse the new executions. The command raises the generation
+and the rev of each task that has not ended beyond every token given out before. The generation is
+part of the Idempotency-Key that HTTP targets get, and of the id of the callback: both are new. The
+command also releases the executions that were open at the backup, so that their tasks need not wait
+for a lapse and lose no budget.
+
+Parked executions stay open, because their completions may still come. Their handles name the
+generation, so a task that has one keeps it: if its key began a new life after the backup, its tokens
+are lower until it begins another one. Tasks that cannot be decoded or changed stay as they are; the
+command names them and fails after it has prepared the others.
 
 Stop all workers and servers first. The command refuses to run while a worker is alive, and stops
-when one starts. You can repeat it; each time raises the revs again, which is harmless.`
+when one starts. You can repeat it; each time raises the tokens again, which is harmless.`
 
 func (a *app) dbRestored() *cobra.Command {
 	var yes, dryRun bool
@@ -49,7 +54,7 @@ func (a *app) restored(ctx context.Context, c *connection, yes, dryRun bool) err
 		a.say("nothing was changed")
 		return a.restoredSum(sum, "would be")
 	}
-	if err := a.confirm(yes, fmt.Sprintf("Raise the rev of %s of %s, and release %s?",
+	if err := a.confirm(yes, fmt.Sprintf("Raise the tokens of %s of %s, and release %s?",
 		human.Plural(sum.Tasks, "task", "tasks"), c, human.Plural(sum.Released, "execution", "executions"))); err != nil {
 		return err
 	}
@@ -103,7 +108,7 @@ func (a *app) restoredSum(sum upkeep.RestoredSum, was string) error {
 
 func restoredText(sum upkeep.RestoredSum, was string) string {
 	var f fields
-	f.add("tasks", fmt.Sprintf("%d, whose revs %s raised", sum.Tasks, was))
+	f.add("tasks", fmt.Sprintf("%d, whose tokens %s raised", sum.Tasks, was))
 	f.add("executions", fmt.Sprintf("%d released; %d parked, still open", sum.Released, sum.Parked))
 	return f.String()
 }

@@ -24,9 +24,9 @@ func TestARestoredDatabaseIsPreparedOnceNoWorkerIsAlive(t *testing.T) {
 	}
 	r := s.ok("db", "restored", "--dry-run")
 	require.Contains(t, r.stderr, "nothing was changed")
-	require.Contains(t, r.stdout, "2, whose revs would be raised")
+	require.Contains(t, r.stdout, "2, whose tokens would be raised")
 	require.EqualValues(t, 1, rev().Rev)
-	s.fails(ExitUsage, []string{"Raise the rev of 2 tasks", "pass --yes"}, "db", "restored")
+	s.fails(ExitUsage, []string{"Raise the tokens of 2 tasks", "pass --yes"}, "db", "restored")
 
 	_, err := db.Collection("workers").UpdateByID(t.Context(), "w", bson.D{{Key: "$currentDate", Value: bson.D{{Key: "heartbeat_at", Value: true}}}, {Key: "$set", Value: bson.D{{Key: "types", Value: bson.A{"t"}}}}}, options.UpdateOne().SetUpsert(true))
 	require.NoError(t, err)

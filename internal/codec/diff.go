@@ -20,9 +20,11 @@ func SameClaimed(c *model.ClaimedOptions, d *model.ClaimedOptions) bool {
 }
 
 // Diff is the smallest MongoDB update that turns the document before into after: what
-// a rule decided, as one guarded write. Fields it does not know are never touched,
-// executions are addressed by their index, and the array of executions is set whole
-// only where none is open. It is nil when the rule changed nothing.
+// a rule decided, as one guarded write. Executions are addressed by their index, and the array
+// of executions is set whole only where none is open. It is nil when the rule changed nothing.
+//
+// Fields of the document that it does not know are never touched. A value that is set whole, such as options,
+// loses the fields in it that this release does not know.
 //
 // Two tasks to which a rule did the same have equal diffs, and that is what makes a
 // batch one statement.

@@ -235,7 +235,7 @@ func sooner(t, c *model.Task) bool {
 // never meet another life. What ended must be copied to the history before.
 func newLife(t *model.Task, keepSuccesses bool, now time.Time) *model.Task {
 	c := next(t, now)
-	c.Generation = max(now.UnixMilli(), t.Generation+1)
+	c.Generation = laterGeneration(t, now)
 	c.Status = model.StatusNew
 	c.CreatedAt, c.WakeAt = now, now
 	c.FinishedAt, c.ArchiveAt, c.CancelRequestedAt, c.UndecodableSince = time.Time{}, time.Time{}, time.Time{}, time.Time{}
@@ -253,6 +253,9 @@ func newLife(t *model.Task, keepSuccesses bool, now time.Time) *model.Task {
 	c.Audience = audience(c) // it may have been held back when the old life ended
 	return c
 }
+
+// laterGeneration is the generation of a life that follows the task's present one.
+func laterGeneration(t *model.Task, now time.Time) int64 { return max(now.UnixMilli(), t.Generation+1) }
 
 func refuse(t *model.Task, reason string) error {
 	return &model.RefusedError{ID: t.ID, Status: t.Status, Reason: reason}

@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -177,10 +179,15 @@ func (st SchemaStatus) State() (state string, ready bool) {
 		return fmt.Sprintf("too new: it requires a release with schema version %d or later", st.MinReader), false
 	case st.Version < st.Wanted:
 		return "older than this release; run: mscheduler db migrate", false
-	case len(st.Missing) == 1 && st.Missing[0] == SentinelName:
-		return "the sentinel document of the tasks is missing; run: mscheduler db migrate", false
 	case len(st.Missing) > 0:
-		return "indexes are missing; run: mscheduler db migrate", false
+		state = "indexes are missing; run: mscheduler db migrate"
+		if len(st.Missing) == 1 && st.Missing[0] == SentinelName {
+			state = "the sentinel document of the tasks is missing; run: mscheduler db migrate"
+		}
+		if st.Version > st.Wanted {
+			state += ", with the newer release"
+		}
+		return state, false
 	case st.Version > st.Wanted:
 		return "newer than this release, but compatible", true
 	default:
@@ -197,7 +204,7 @@ func (s *Store) Schema(ctx context.Context) (SchemaStatus, error) {
 	st := SchemaStatus{Wanted: SchemaVersion}
 	doc, there, err := s.schema(ctx)
 	if err == nil && !there {
-		st.Foreign, err = s.foreign(ctx)
+		st.Foreign, err = s.foreign(ctx, func(string) bool { return true })
 	}
 	if err == nil && st.Foreign != "" { // or another process has set the database up since, and used it
 		if doc, there, err = s.schema(ctx); there {
@@ -222,9 +229,18 @@ func (s *Store) Schema(ctx context.Context) (SchemaStatus, error) {
 			have[coll+"."+spec.Name] = true
 		}
 	}
+	added := maps.Clone(colls) // without an index of ours: to this release they are new
 	for _, ix := range indexes {
-		if !have[ix.coll+"."+ix.name] {
+		if have[ix.coll+"."+ix.name] {
+			delete(added, ix.coll)
+		} else {
 			st.Missing = append(st.Missing, ix.coll+"."+ix.name)
+		}
+	}
+	if 0 < st.Version && st.Version < st.Wanted {
+		delete(added, "tasks") // each schema has it; a restore may have made no indexes
+		if st.Foreign, err = s.foreign(ctx, func(coll string) bool { return added[coll] }); err != nil {
+			return st, err
 		}
 	}
 	if there, err := s.hasSentinel(ctx); err != nil {
@@ -347,10 +363,10 @@ func (s *core) movePermits(ctx context.Context) error {
 	return explain(old.Drop(ctx), "dropping the collection slots of schema 3")
 }
 
-// foreign returns the name of a collection that has a document which mscheduler did not write; "" = there is none. It is
-// for a database without the document of the schema. What is an application's own would get indexes that delete old
-// documents.
-func (s *core) foreign(ctx context.Context) (name string, err error) {
+// foreign returns the name of a collection that has a document which mscheduler did not write; "" = there is none. It
+// looks at those that are new to the database, which are given without prefix: all without the document of the schema, and
+// for an older schema those that have no index. What is an application's own would get indexes that delete old documents.
+func (s *core) foreign(ctx context.Context, added func(coll string) bool) (name string, err error) {
 	// Of ours some come before the schema: a reading of the clock, the record of a command, a worker that starts
 	// while another process sets the database up. Our ids are strings, but those of signals. The condition is a
 	// range, so that it reads an index.
@@ -369,6 +385,9 @@ func (s *core) foreign(ctx context.Context) (name string, err error) {
 		s.tasks, s.history, s.types, s.workers, s.control, s.signals, s.turns, s.seats, s.permits, s.rates, s.rules, s.runs,
 		s.flows, s.flowNodes, s.plans, s.planHistory, s.planResults, s.tokens, s.answers, s.audit, s.series, s.meta,
 	} {
+		if !added(strings.TrimPrefix(coll.Name(), s.prefix)) {
+			continue
+		}
 		filter, given := filters[coll]
 		if !given {
 			filter = others

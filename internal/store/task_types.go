@@ -83,9 +83,9 @@ func (s *Types) Get(ctx context.Context, code string) (*model.TaskType, error) {
 
 // Put stores a type: a new one where t.Version is 0 (with the version that
 // [Types.Delete] tells of), else the next version of the stored one, which must have
-// that version ([ErrTypeChanged]). It sets t's version and times, and tells the workers. What
-// a later release keeps in the document stays. Repeating a call whose answer was lost is no
-// error. Index: _id.
+// that version ([ErrTypeChanged]). It sets t's version and times, and tells the workers. A field
+// of the document that only a later release knows stays; one within a field does not. Repeating a call whose answer
+// was lost is no error. Index: _id.
 func (s *Types) Put(ctx context.Context, t *model.TaskType) error {
 	if err := s.typesChanged(ctx); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -35,7 +36,7 @@ func (s *Tasks) Insert(ctx context.Context, tasks []*model.Task) (exists []bool,
 }
 
 // InsertAgain is [Tasks.Insert] for tasks that an earlier call may have stored: then a task is no other's, and one that
-// has moved to the history since is not stored again. Indexes: _id of both collections.
+// has moved to the history since is not stored again. Indexes: _id; task of the history.
 func (s *Tasks) InsertAgain(ctx context.Context, tasks []*model.Task) (exists []bool, err error) {
 	return s.insert(ctx, tasks, true)
 }
@@ -97,20 +98,23 @@ func (s *Tasks) insert(ctx context.Context, tasks []*model.Task, again bool) (ex
 
 // alreadyOver finds the tasks that an earlier insert stored and that have moved to the history
 // since, while this process stood still, say. Their keys are free, and a second task would have the
-// generation of the first. Index: _id of the history.
+// generation of the first. That may be greater by then, if the database was restored. Index: task of the history.
 func (s *Tasks) alreadyOver(ctx context.Context, tasks []*model.Task) (over map[string]bool, err error) {
-	ids := collect(tasks, func(t *model.Task) string { return lifeID(t.ID, t.Generation) })
-	lives, err := s.byIDs(ctx, s.durable(s.history), "looking for stored tasks in the history", ids, options.Find().SetProjection(fields("args")))
-	if err != nil {
-		return nil, err
+	given, since := map[string]*model.Task{}, int64(math.MaxInt64)
+	for _, t := range slices.Backward(tasks) { // of several with one id the first is stored
+		given[t.ID], since = t, min(since, t.Generation)
 	}
 	over = map[string]bool{}
-	for i, t := range tasks {
-		if l := lives[ids[i]]; l != nil && l.Args.Equal(t.Args) {
+	lives := bson.D{d("task_id", in(slices.Collect(maps.Keys(given)))), d("generation", bson.D{d("$gte", since)})}
+	o := options.Find().SetHint(indexTask).SetProjection(fields("task_id", "generation", "args"))
+	err = readEach(ctx, s.durable(s.history), "looking for stored tasks in the history", lives, o, func(doc bson.Raw) bool {
+		life := keyOf(doc)
+		if t := given[life.id]; life.generation >= t.Generation && t.Args.Equal(doc.Lookup("args")) {
 			over[t.ID] = true
 		}
-	}
-	return over, nil
+		return true
+	})
+	return over, err
 }
 
 // lookAtInserts finds out which of the tasks exist because this insert stored them, by a

@@ -21,7 +21,7 @@ type Restored struct {
 
 // RestoredSum counts what was done, or in a dry run what would be.
 type RestoredSum struct {
-	Tasks    int `json:"tasks"`    // that have not ended: each has a greater rev
+	Tasks    int `json:"tasks"`    // that have not ended: each has a greater token
 	Released int `json:"released"` // executions that were open
 	Parked   int `json:"parked"`   // executions that go on waiting for their completion
 	// Unreadable are the ids of tasks that cannot be decoded, and Refused of those that the server does not change,

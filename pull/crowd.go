@@ -140,7 +140,7 @@ func (c *crowd) lookFor(ctx context.Context, asks []*ask, look int) (more bool, 
 	}
 	c.mu.Lock()
 	c.looking = true
-	out := len(c.out)
+	out := len(c.out) + len(c.left) // what is left may be dealt meanwhile
 	c.mu.Unlock()
 	news := c.memory.news.Load()
 	var got claim.Catch

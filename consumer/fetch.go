@@ -126,7 +126,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	}
 	types, last := c.plan.Turn(types, store.MaxTypes)
 	all = all && last
-	n = c.store.Tasks.Fit(c.gate.AtMost(types, n))
+	n = c.store.Tasks.Fit(c.gate.AtMost(types, c.atMost(types, n)))
 	workers := c.presence.Fleet()
 	if c.stats.fetches.Load() == 0 {
 		c.plan.Crowd(workers)
@@ -173,6 +173,16 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 		c.seeker.Forget()
 	}
 	return !all || more, true, nil
+}
+
+// atMost is how many tasks of the types are worth reading, where n fit. Types with a limit in this process bound it to
+// a few more than may be claimed, since some candidates are refused or lost. One without is room for any number.
+func (c *Consumer) atMost(types []string, n int) int {
+	sum, room := 0, c.roomWith(nil)
+	for _, typ := range types {
+		sum += max(room(typ), 0)
+	}
+	return min(n, 2*sum+16)
 }
 
 // search finds up to n candidates for a claim. The plan decides where, by the crowd and by the

@@ -65,15 +65,7 @@ func newAsking(t *testing.T) (*Consumer, *asked) {
 	c2, err := New(Config{Database: client.Database(c.cfg.Database.Name())})
 	require.NoError(t, err)
 	require.NoError(t, Handle(c2, model.NewType[int, int](quietType), func(context.Context, *Task[int]) (int, error) { return 0, nil }))
-	require.NoError(t, c2.start(t.Context()))
-	require.NoError(t, c2.prepare(t.Context()))
-	t.Cleanup(func() {
-		c2.handlersWG.Wait()
-		c2.writeLast(context.Background())
-		c2.writeOutcomes(context.Background())
-		c2.endService()
-		c2.late.Wait()
-	})
+	prepare(t, c2)
 	return c2, a
 }
 

@@ -103,6 +103,14 @@ func prepared(t *testing.T, db *mongo.Database) (*Consumer, *told) {
 func preparedAt(t *testing.T, uri string, db *mongo.Database) (*Consumer, *told) {
 	t.Helper()
 	c, o := newQuietAt(t, uri, db, Config{})
+	prepare(t, c)
+	c.watch.Rested() // as after a first fetch that found nothing
+	return c, o
+}
+
+// prepare readies a consumer whose loops do not run.
+func prepare(t *testing.T, c *Consumer) {
+	t.Helper()
 	require.NoError(t, c.start(t.Context()))
 	require.NoError(t, c.prepare(t.Context()))
 	t.Cleanup(func() {
@@ -113,8 +121,6 @@ func preparedAt(t *testing.T, uri string, db *mongo.Database) (*Consumer, *told)
 		c.late.Wait()
 		c.leases.Wait()
 	})
-	c.watch.Rested() // as after a first fetch that found nothing
-	return c, o
 }
 
 // put stores a task.

@@ -125,6 +125,8 @@ func (v *validator) retry(r *model.Retry) {
 	}
 	if r.Jitter > 1 || math.IsNaN(r.Jitter) {
 		v.add("retry.jitter", "is %v; want at most 1, negative for none", r.Jitter)
+	} else if r.Jitter > 0 && r.Strategy != "" && r.Strategy != model.RetryExponential {
+		v.add("retry.jitter", "is given, but the strategy is %s", safetext.Clip(string(r.Strategy), 40))
 	}
 	if r.MaxErrors != nil {
 		v.within("retry.max_errors", *r.MaxErrors, 1_000_000)

@@ -200,17 +200,22 @@ func takeLocalRetries(t *model.Task, workerID string) int {
 	return n
 }
 
-// passesOn reports whether the next execution goes on with the attempt of this one. A snooze is
-// the handler's own end of it, and only handlers that were called snooze.
+// passesOn reports whether the next execution goes on with the attempt of this one.
 func passesOn(w *model.WorkerState) bool {
 	switch w.FailKind {
 	case failkind.Lapsed, failkind.Undecodable:
 		return true
 	case failkind.Released:
-		return w.RetryAt.IsZero() || w.Unstarted
+		return !snoozed(w)
 	default:
 		return false
 	}
+}
+
+// snoozed reports whether the handler itself ended the execution and said when the task is due again. Each snooze
+// has a retry_at, and only handlers that were called snooze.
+func snoozed(w *model.WorkerState) bool {
+	return w.FailKind == failkind.Released && !w.RetryAt.IsZero() && !w.Unstarted
 }
 
 // Lease is the ping_expire_time that a ping sent at now earns: never past the

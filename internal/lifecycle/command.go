@@ -93,7 +93,11 @@ func retryLife(t *model.Task, now time.Time) *model.Task {
 // runNow makes a task due that waits for its start or for a retry. settle must follow.
 func runNow(t *model.Task, now time.Time) {
 	for i := range t.WorkerStates {
-		t.WorkerStates[i].RetryAt = time.Time{}
+		if w := &t.WorkerStates[i]; snoozed(w) {
+			w.RetryAt = w.FailTime // it stays one
+		} else {
+			w.RetryAt = time.Time{}
+		}
 	}
 	if t.StartTime.After(now) {
 		t.StartTime = now

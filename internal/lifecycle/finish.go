@@ -195,7 +195,8 @@ func fail(t *model.Task, w *model.WorkerState, out Outcome, eff Effective, now t
 	if out.Delay != nil {
 		delay = *out.Delay
 	}
-	if delay > 0 && !spent(t, eff) {
+	snoozes := out.Kind == failkind.Released && out.Delay != nil && !out.Unstarted // see snoozed
+	if (delay > 0 || snoozes) && !spent(t, eff) {
 		w.RetryAt = clock.Millis(now.Add(delay))
 	}
 }

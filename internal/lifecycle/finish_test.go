@@ -82,3 +82,41 @@ func TestLocalRetriesPassOnFromAClaimThatCameTooLate(t *testing.T) {
 	require.Empty(t, no)
 	require.Equal(t, 3, again.WorkerStates[1].LocalRetries)
 }
+
+// A snooze ends the attempt, also if it is for no time or a person cuts it short. A release does not.
+func TestLocalRetriesStartAtZeroAfterASnooze(t *testing.T) {
+	snooze := func(d time.Duration) Outcome { return Failed(failkind.Released, "snoozed").After(d) }
+	for name, tc := range map[string]struct {
+		out  Outcome
+		cut  bool // by a person
+		left int
+	}{
+		"a snooze":                {snooze(time.Minute), false, 0},
+		"a snooze for no time":    {snooze(0), false, 0},
+		"a snooze cut short":      {snooze(time.Minute), true, 0},
+		"a release":               {Failed(failkind.Released, "released"), false, 2},
+		"a late claim":            {NotStarted("late").After(time.Minute), false, 2},
+		"a late claim, cut short": {NotStarted("late").After(time.Minute), true, 2},
+		"a late claim, no delay":  {NotStarted("late").After(0), false, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.UnixMilli(1_000_000).UTC()
+			task := NewTask(Draft{Type: "t", Key: "k"}, now)
+			eff := ResolveOptions(task.Options)
+			claimed, no := Claim(task, Claimant{WorkerID: "w", ExecID: "1"}, eff, now)
+			require.Empty(t, no)
+			claimed.WorkerStates[0].LocalRetries = 2
+			ended, err := Finish(claimed, "1", tc.out, eff, now.Add(time.Second), 0)
+			require.NoError(t, err)
+			if now = ended.DueAt; tc.cut {
+				now = ended.UpdatedAt.Add(time.Second)
+				ended, err = RetryNow(ended, "", eff, now)
+				require.NoError(t, err)
+				require.False(t, ended.DueAt.After(now))
+			}
+			again, no := Claim(ended, Claimant{WorkerID: "w", ExecID: "2"}, eff, now)
+			require.Empty(t, no)
+			require.Equal(t, tc.left, again.WorkerStates[1].LocalRetries)
+		})
+	}
+}

@@ -26,8 +26,11 @@ func TestRetryDelaysStayInTheirBounds(t *testing.T) {
 			Interval:    time.Duration(rapid.Int64Range(0, int64(input.MaxDuration/time.Millisecond)).Draw(r, "interval")) * time.Millisecond,
 			MaxInterval: time.Duration(rapid.Int64Range(0, int64(input.MaxDuration/time.Millisecond)).Draw(r, "max")) * time.Millisecond,
 			Factor:      rapid.SampledFrom([]float64{0, 1, 1.5, 100}).Draw(r, "factor"),
-			Jitter:      rapid.SampledFrom([]float64{0, -1, 0.5, 1}).Draw(r, "jitter"),
+			Jitter:      rapid.SampledFrom([]float64{0, -1}).Draw(r, "jitter"),
 		}}
+		if o.Retry.Strategy == "" || o.Retry.Strategy == model.RetryExponential {
+			o.Retry.Jitter = rapid.SampledFrom([]float64{0, -1, 0.5, 1}).Draw(r, "jitter of exponential")
+		}
 		if o.Retry.Strategy == model.RetrySequence {
 			o.Retry.Sequence = rapid.SliceOfN(rapid.Map(rapid.IntRange(1, 1000), func(n int) time.Duration { return time.Duration(n) * time.Second }), 1, 5).Draw(r, "sequence")
 		}
@@ -123,24 +126,29 @@ func TestEachWrongOptionIsRefused(t *testing.T) {
 		many[i] = fmt.Sprint("w", i)
 	}
 	for field, o := range map[string]model.Options{
-		"concurrent_worker_count is -1":            {ConcurrentWorkerCount: -1},
-		"concurrent_worker_count is 3, but only 2": {ConcurrentWorkerCount: 3, SpecificWorkerIDs: []string{"a", "b"}},
-		"concurrent_worker_count is 2, but only 1": {ConcurrentWorkerCount: 2, SpecificWorkerIDs: []string{"a", "a"}},
-		"worker_timeout is 999ms":                  {WorkerTimeout: 999 * time.Millisecond},
-		"ping_interval is 501ms":                   {WorkerTimeout: time.Second, PingInterval: 501 * time.Millisecond},
-		"specific_worker_ids has 65 ids":           {SpecificWorkerIDs: many},
-		"retry.sequence is empty":                  {Retry: &model.Retry{Strategy: model.RetrySequence}},
-		"retry.sequence is given":                  {Retry: &model.Retry{Strategy: model.RetryFixed, Sequence: []time.Duration{time.Second}}},
-		"retry.sequence has 101":                   {Retry: &model.Retry{Strategy: model.RetrySequence, Sequence: slices.Repeat([]time.Duration{time.Second}, 101)}},
-		"retry.max_errors is 1, but the strategy":  {Retry: &model.Retry{Strategy: model.RetryNone, MaxErrors: new(1)}},
-		"retry.factor is NaN":                      {Retry: &model.Retry{Factor: math.NaN()}},
-		"retry.jitter is NaN":                      {Retry: &model.Retry{Jitter: math.NaN()}},
-		"retention is 1ns; the unit":               {Retention: 1},
-		"timeout is 87601h0m0s; at most":           {ExecutionTimeout: input.MaxDuration + time.Hour},
+		"concurrent_worker_count is -1":                       {ConcurrentWorkerCount: -1},
+		"concurrent_worker_count is 3, but only 2":            {ConcurrentWorkerCount: 3, SpecificWorkerIDs: []string{"a", "b"}},
+		"concurrent_worker_count is 2, but only 1":            {ConcurrentWorkerCount: 2, SpecificWorkerIDs: []string{"a", "a"}},
+		"worker_timeout is 999ms":                             {WorkerTimeout: 999 * time.Millisecond},
+		"ping_interval is 501ms":                              {WorkerTimeout: time.Second, PingInterval: 501 * time.Millisecond},
+		"specific_worker_ids has 65 ids":                      {SpecificWorkerIDs: many},
+		"retry.sequence is empty":                             {Retry: &model.Retry{Strategy: model.RetrySequence}},
+		"retry.sequence is given":                             {Retry: &model.Retry{Strategy: model.RetryFixed, Sequence: []time.Duration{time.Second}}},
+		"retry.sequence has 101":                              {Retry: &model.Retry{Strategy: model.RetrySequence, Sequence: slices.Repeat([]time.Duration{time.Second}, 101)}},
+		"retry.max_errors is 1, but the strategy":             {Retry: &model.Retry{Strategy: model.RetryNone, MaxErrors: new(1)}},
+		"retry.factor is NaN":                                 {Retry: &model.Retry{Factor: math.NaN()}},
+		"retry.jitter is NaN":                                 {Retry: &model.Retry{Jitter: math.NaN()}},
+		"retry.jitter is given, but the strategy is fixed":    {Retry: &model.Retry{Strategy: model.RetryFixed, Jitter: 0.1}},
+		"retry.jitter is given, but the strategy is none":     {Retry: &model.Retry{Strategy: model.RetryNone, Jitter: 1}},
+		"retry.jitter is given, but the strategy is sequence": {Retry: &model.Retry{Strategy: model.RetrySequence, Sequence: []time.Duration{time.Second}, Jitter: 0.1}},
+		"retention is 1ns; the unit":                          {Retention: 1},
+		"timeout is 87601h0m0s; at most":                      {ExecutionTimeout: input.MaxDuration + time.Hour},
 	} {
 		require.ErrorContains(t, input.Options(&o), field)
 	}
 	require.NoError(t, input.Options(new(model.Options{})))
+	require.NoError(t, input.Options(&model.Options{Retry: &model.Retry{Strategy: model.RetryFixed, Jitter: -1}}))
+	require.NoError(t, input.Options(&model.Options{Retry: &model.Retry{Jitter: 0.1}}), "of another layer's strategy")
 }
 
 func TestTheFirstLayerThatSaysSomethingWins(t *testing.T) {

@@ -105,7 +105,8 @@ func pingStatement(pings []Ping) statement {
 			execs = append(execs, p.ExecID)
 		}
 	}
-	st.guard = func(dst []byte) []byte { return appendOpen(dst, path, execs) }
+	// A parked execution was promised a fixed time, and the ping of its handler may arrive late.
+	st.guard = func(dst []byte) []byte { return appendAbsent(appendOpen(dst, path, execs), path+".parked") }
 	st.undone = func(dst []byte) []byte {
 		return bsoncore.AppendDocumentElement(dst, path+".ping_expire_time", bsoncore.BuildDocument(nil, bsoncore.AppendDateTimeElement(nil, "$lt", until)))
 	}
@@ -123,11 +124,14 @@ func appendOpen(dst []byte, path string, execs []string) []byte {
 	}
 	dst, _ = bsoncore.AppendArrayEnd(dst, arr)
 	dst, _ = bsoncore.AppendDocumentEnd(dst, start)
-	for _, end := range []string{".success_time", ".fail_time"} {
-		start, dst = bsoncore.AppendDocumentElementStart(dst, path+end)
-		dst = bsoncore.AppendBooleanElement(dst, "$exists", false)
-		dst, _ = bsoncore.AppendDocumentEnd(dst, start)
-	}
+	return appendAbsent(appendAbsent(dst, path+".success_time"), path+".fail_time")
+}
+
+// appendAbsent adds the condition that the document does not have the field.
+func appendAbsent(dst []byte, field string) []byte {
+	start, dst := bsoncore.AppendDocumentElementStart(dst, field)
+	dst = bsoncore.AppendBooleanElement(dst, "$exists", false)
+	dst, _ = bsoncore.AppendDocumentEnd(dst, start)
 	return dst
 }
 

@@ -170,8 +170,13 @@ func parseAddToSet(_ *node, v bson.RawValue) modifier {
 	return func(_ *env, n *node, old bson.RawValue, at place) change {
 		elems := arrayAt("$addToSet", mongoerr.BadValue, n, old, at)
 		was := len(elems)
+		isNew := func(v bson.RawValue) bool { return !contains(elems, v) }
+		if len(add) > fewFields {
+			there := setOf(elems)
+			isNew = there.add
+		}
 		for _, v := range add {
-			if !contains(elems, v) {
+			if isNew(v) {
 				elems = append(elems, v)
 			}
 		}
@@ -201,6 +206,9 @@ func parsePop(_ *node, v bson.RawValue) modifier {
 func parsePullAll(_ *node, v bson.RawValue) modifier {
 	need(v.Type == bson.TypeArray, "$pullAll requires an array argument but was given a %s", typeName(v.Type))
 	all := value.Elements(v.Value)
+	if len(all) > fewFields {
+		return pull("$pullAll", setOf(all).has)
+	}
 	return pull("$pullAll", func(elem bson.RawValue) bool { return contains(all, elem) })
 }
 

@@ -34,6 +34,15 @@ type valueSet struct {
 	list []bson.RawValue
 }
 
+// setOf is the values of vs, each once.
+func setOf(vs []bson.RawValue) *valueSet {
+	s := &valueSet{}
+	for _, v := range vs {
+		s.add(v)
+	}
+	return s
+}
+
 // add reports whether v was not there yet.
 func (s *valueSet) add(v bson.RawValue) bool {
 	var buf [64]byte
@@ -47,6 +56,12 @@ func (s *valueSet) add(v bson.RawValue) bool {
 	s.seen[string(key)] = true
 	s.list = append(s.list, v)
 	return true
+}
+
+// has reports whether v is there.
+func (s *valueSet) has(v bson.RawValue) bool {
+	var buf [64]byte
+	return s.seen[string(value.AppendKey(buf[:0], v, false))]
 }
 
 // spread calls add for each value at the path of names below v.

@@ -28,9 +28,10 @@ type tree struct {
 type node struct {
 	path       string // of a leaf, and for messages
 	mod        modifier
-	insertOnly bool    // a leaf of $setOnInsert
-	pushed     int     // of a leaf of $push, see Path
-	children   []child // in the order they are applied
+	insertOnly bool             // a leaf of $setOnInsert
+	pushed     int              // of a leaf of $push, see Path
+	children   []child          // in the order they are applied
+	byName     map[string]*node // all of them, once they are many
 
 	array   bool // children are named by array filter, "" for all elements
 	filters map[string]*arrayFilter
@@ -42,7 +43,8 @@ type child struct {
 }
 
 // compareNames orders the fields of one level; new fields are added in this
-// order.
+// order. It is MongoDB's, and not a total one: 2 < 10 < 1a < 2. So it says where to
+// put a field, and not where one is.
 func compareNames(a, b string) int {
 	if isIndex(a) && isIndex(b) {
 		x, y := strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
@@ -53,12 +55,16 @@ func compareNames(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-func (n *node) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(n.children, name, func(c child, name string) int { return compareNames(c.name, name) })
+// find is the place of the child called name, -1 for none.
+func (n *node) find(name string) int {
+	return slices.IndexFunc(n.children, func(c child) bool { return c.name == name })
 }
 
 func (n *node) child(name string) *node {
-	if i, ok := n.find(name); ok {
+	if n.byName != nil {
+		return n.byName[name]
+	}
+	if i := n.find(name); i >= 0 {
 		return n.children[i].node
 	}
 	return nil
@@ -66,11 +72,21 @@ func (n *node) child(name string) *node {
 
 // put sets the child called name.
 func (n *node) put(name string, c *node) {
-	i, ok := n.find(name)
-	if !ok {
-		n.children = slices.Insert(n.children, i, child{name: name})
+	if n.child(name) != nil {
+		n.children[n.find(name)].node = c
+	} else {
+		i, _ := slices.BinarySearchFunc(n.children, name, func(c child, name string) int { return compareNames(c.name, name) })
+		n.children = slices.Insert(n.children, i, child{name, c})
 	}
-	n.children[i].node = c
+	switch {
+	case n.byName != nil:
+		n.byName[name] = c
+	case len(n.children) > fewFields:
+		n.byName = make(map[string]*node, 2*len(n.children))
+		for _, c := range n.children {
+			n.byName[c.name] = c.node
+		}
+	}
 }
 
 // sortByPath puts children into the order of their paths as texts.

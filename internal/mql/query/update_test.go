@@ -1,13 +1,16 @@
 package query
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"pgregory.net/rapid"
 
 	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
@@ -22,6 +25,8 @@ const updates = `
 {"a": [1]} | {"$set": {"a.20000000000000000000": 4}} | 34
 {"a": [1]} | {"$unset": {"a.20000000000000000000": 4}, "$pull": {"a.2000000": 1}} | same
 {"a": [1, 2]} | {"$unset": {"a.0": 1, "a.7": 1}} | {"a": [null, 2]}
+{"m": {"1a": {"x": 0, "y": 0}}} | {"$set": {"m.1a.x": 1, "m.2": 1, "m.10": 1, "m.11": 1, "m.1a.y": 1}} | {"m": {"1a": {"x": 1, "y": 1}, "2": 1, "10": 1, "11": 1}}
+{} | {"$set": {"1a": 1, "2": 1, "10": 1, "11": 1}, "$inc": {"1a.x": 1}} | 40
 {"a": 1} | {"$unset": {"a.b": 1}} | same
 {"a": 1} | {"$pop": {"a.b": 1}} | 28
 {"a": null} | {"$set": {"a.b": 1}} | 28
@@ -196,6 +201,82 @@ func TestChangesAreDescribedAsMongoDBDescribesThem(t *testing.T) {
 	}
 	old, new := raw(t, `{"a": 1, "b": 2, "c": 3}`), raw(t, `{"c": 3, "n": 1, "a": 5}`)
 	require.Equal(t, raw(t, `{"updatedFields": {"n": 1, "a": 5}, "removedFields": ["b"], "truncatedArrays": []}`), Describe(old, new, nil))
+}
+
+// Numbers are ordered as such and other names as texts, so 2 < 10 < 1a < 2.
+func TestAnUpdateStoresNoFieldTwiceWhateverTheOrderOfItsPaths(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		names := rapid.SliceOfNDistinct(rapid.StringMatching(`[12][0a]{0,2}|[a-c]`), 2, 30, rapid.ID).Draw(r, "names")
+		var set bson.D
+		want := map[string]bson.M{}
+		for _, name := range names {
+			set = append(set, bson.E{Key: name + ".x", Value: 1}, bson.E{Key: name + ".y", Value: 2})
+			want[name] = bson.M{"x": int32(1), "y": int32(2)}
+		}
+		set = rapid.Permutation(set).Draw(r, "paths")
+		u, err := CompileUpdate(marshal(t, bson.D{{Key: "$set", Value: set}}), nil)
+		require.NoError(r, err)
+		after, _, err := u.Apply(emptyDoc, ApplyContext{Positional: -1})
+		require.NoError(r, err)
+		elems, err := after.Elements()
+		require.NoError(r, err)
+		require.Len(r, elems, len(names))
+		got := map[string]bson.M{}
+		require.NoError(r, bson.Unmarshal(after, &got))
+		require.Equal(r, want, got)
+	})
+}
+
+// fastest is how long do takes if nothing else holds it up.
+func fastest(do func()) time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for range 3 {
+		began := time.Now()
+		do()
+		least = min(least, time.Since(began))
+	}
+	return least
+}
+
+// The update holds up all writers meanwhile.
+func TestManyValuesAreNotEachComparedWithAll(t *testing.T) {
+	const n = 20_000
+	var old, more bson.A
+	for i := range n {
+		old, more = append(old, 2*i), append(more, 2*i+1)
+	}
+	doc := marshal(t, bson.D{{Key: "a", Value: old}})
+	took := func(op string, v any) time.Duration {
+		u, err := CompileUpdate(marshal(t, bson.D{{Key: op, Value: bson.D{{Key: "a", Value: v}}}}), nil)
+		require.NoError(t, err)
+		return fastest(func() { _, _, _ = u.Apply(doc, ApplyContext{Positional: -1}) })
+	}
+	each := bson.D{{Key: "$each", Value: more}}
+	once := took("$push", each)
+	require.Less(t, took("$addToSet", each), 100*once)
+	require.Less(t, took("$pullAll", more), 100*once)
+}
+
+func TestSetsOfFewAndOfManyValuesAreTheSame(t *testing.T) {
+	for _, n := range []int{fewFields, fewFields + 1} {
+		more := bson.A{1.0, "x", bson.D{{Key: "k", Value: 2.0}}, bson.A{3}, nil, math.NaN()}
+		for i := len(more); i < n-1; i++ {
+			more = append(more, i)
+		}
+		more = append(more, "x")
+		old := bson.A{bson.D{{Key: "k", Value: int64(2)}}, int64(1), "y", "y", bson.A{3.0}, bson.D{{Key: "k", Value: 3}}}
+		changed := func(op string, v any) bson.Raw {
+			u, err := CompileUpdate(marshal(t, bson.D{{Key: op, Value: bson.D{{Key: "a", Value: v}}}}), nil)
+			require.NoError(t, err)
+			after, _, err := u.Apply(marshal(t, bson.D{{Key: "a", Value: old}}), ApplyContext{Positional: -1})
+			require.NoError(t, err)
+			return after
+		}
+		want := append(slices.Clone(old), "x", nil, math.NaN())
+		want = append(want, more[6:n-1]...)
+		require.Equal(t, marshal(t, bson.D{{Key: "a", Value: want}}), changed("$addToSet", bson.D{{Key: "$each", Value: more}}), n)
+		require.Equal(t, marshal(t, bson.D{{Key: "a", Value: bson.A{"y", "y", bson.D{{Key: "k", Value: 3}}}}}), changed("$pullAll", more), n)
+	}
 }
 
 func TestAnUpdateOfManyFieldsFindsEach(t *testing.T) {

@@ -69,9 +69,10 @@ func mixOf(r *rand.Rand) (types []*mixed, workers, slots int) {
 func shared(t *testing.T, workers, slots int, part float64, types ...*mixed) {
 	t.Helper()
 	virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
-		const warm, span = 3 * time.Second, 12 * time.Second
+		const warm = 3 * time.Second
 		setup, _ := preparedAt(t, uri, db)
 		all := workers * slots
+		span := 12 * time.Second * time.Duration(max(1, 12/all)) // few slots have few turns, and chance says which type is next
 		many, gauges, handlers, keyed := map[string]int{}, make([]*gauge, len(types)), map[string]func(*Task[int]){}, map[string]bool{}
 		for i, m := range types {
 			m.Code = fmt.Sprint("type-", i)

@@ -39,7 +39,9 @@ const maxCompletionBytes = input.MaxResultBytes + 4<<10
 func CompletionHandler(p *producer.Producer) http.Handler {
 	mux := http.NewServeMux()
 	take := func(w http.ResponseWriter, r *http.Request) {
-		status, answer := takeCompletion(r.Context(), p, r.Method, r.PathValue("token"), http.MaxBytesReader(w, r.Body, int64(maxCompletionBytes)))
+		body := http.MaxBytesReader(w, r.Body, int64(maxCompletionBytes))
+		status, answer := takeCompletion(r.Context(), p, r.Method, r.PathValue("token"), body)
+		_, _ = io.Copy(io.Discard, body) // else a target that is still writing might not read the answer
 		w.Header().Set("Content-Type", "application/json")
 		if status == http.StatusMethodNotAllowed {
 			w.Header().Set("Allow", otherMethod[r.Method])

@@ -87,7 +87,7 @@ func (f *fetch) carryOut(ctx context.Context, l claim.Lapses) (claim.Outcome, er
 	}
 	on, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	by, exec, answered := *f.claimer, f.exec, make(chan answer, 1)
-	by.Unsure = on
+	by.Unsure, by.Send = on, nil // which would give back, too, what it finds won
 	go func() {
 		defer cancel()
 		out, err := by.TakeOver(on, &l, exec)

@@ -248,6 +248,9 @@ func (b *batch) take(ctx context.Context, limit store.Limit, tasks []*model.Task
 	if err != nil {
 		return nil, err
 	}
+	if len(got) > 0 {
+		b.g.tookUnwatched(b.typ, got[len(got)-1])
+	}
 	if len(got) < len(want) {
 		if len(got) == 0 {
 			b.g.wishUnwatched(ctx, b.typ)

@@ -45,6 +45,7 @@ type Gate struct {
 
 	mu    sync.Mutex
 	waits map[string]*wait                // types without room
+	took  map[string]lifecycle.PermitUse  // of each type the last permit, if the gate does not watch
 	known map[string]*candidates          // the next tasks of types with max_running
 	noted map[store.LimitOf]time.Duration // monotonic: when the wait for a key was written down
 	due   map[store.LimitOf]*keyLook      // keys to look at when their next start comes
@@ -101,7 +102,7 @@ const (
 // must not block.
 func New(st *store.Store, types *tasktypes.Cache, log zerolog.Logger, wake func()) *Gate {
 	g := &Gate{store: st, types: types, log: log, wake: wake,
-		id: strconv.FormatUint(rand.Uint64(), 36), waits: map[string]*wait{}, known: map[string]*candidates{}, noted: map[store.LimitOf]time.Duration{}, due: map[store.LimitOf]*keyLook{}, settles: map[string]*settling{}}
+		id: strconv.FormatUint(rand.Uint64(), 36), waits: map[string]*wait{}, took: map[string]lifecycle.PermitUse{}, known: map[string]*candidates{}, noted: map[store.LimitOf]time.Duration{}, due: map[store.LimitOf]*keyLook{}, settles: map[string]*settling{}}
 	g.ctx, g.end = context.WithCancel(context.Background())
 	g.queue = groupcommit.New(freed, g.flush)
 	return g

@@ -266,7 +266,14 @@ func TestAProcessThatOnlySearchesWishesForAPermitToo(t *testing.T) {
 	require.False(t, wishes(wishAfter-aside/2-1))
 	require.True(t, wishes(1), "once a second")
 	require.NoError(t, s.store.Permits.Free(t.Context(), had))
-	require.Len(t, waits.granted(tasks, "e3", nil), 1)
+	took := waits.granted(tasks, "e3", nil)
+	require.Len(t, took, 1)
+	tasks = s.stored(1)
+	require.False(t, wishes(0))
+	require.False(t, wishes(2*wishAfter), "it has a permit, and others have theirs")
+	require.NoError(t, s.store.Permits.Free(t.Context(), took))
+	require.Len(t, s.granted(s.stored(1), "e4", nil), 1)
+	require.True(t, wishes(2*wishAfter))
 }
 
 // The executions of others may take hours.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -207,6 +208,7 @@ func (g *Gate) wish(ctx context.Context, typ string, w *wait) (quick bool) {
 }
 
 // wishUnwatched is [Gate.wish] for a gate that does not watch: one of its callers has just searched, and got no permit.
+// While the last permit that it took is in use, it wishes for none: others would lose theirs one by one.
 func (g *Gate) wishUnwatched(ctx context.Context, typ string) {
 	if g.watcher != nil || !g.Passes(typ) {
 		return
@@ -215,9 +217,26 @@ func (g *Gate) wishUnwatched(ctx context.Context, typ string) {
 	g.mu.Lock()
 	w := g.waits[typ]
 	due := w != nil && w.wishDue(now)
+	last, took := g.took[typ]
 	g.mu.Unlock()
-	if due {
-		g.report(g.store.Permits.Wish(ctx, typ, g.id), "asking for a permit")
+	if !due {
+		return
+	}
+	if took {
+		used, err := g.store.Permits.OfExecutions(ctx, last.TaskID, []string{last.ExecID})
+		if g.report(err, "reading a permit"); err != nil || len(used) > 0 {
+			return
+		}
+	}
+	g.report(g.store.Permits.Wish(ctx, typ, g.id), "asking for a permit")
+}
+
+// tookUnwatched notes a permit that a gate that does not watch has taken.
+func (g *Gate) tookUnwatched(typ string, p lifecycle.Permit) {
+	if g.watcher == nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.took[typ] = p.PermitUse
 	}
 }
 

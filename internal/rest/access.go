@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -150,6 +151,16 @@ func (s *API) authenticate(c huma.Context) (access.Grant, error) {
 		return grant, huma.Error503ServiceUnavailable("the keys of the identity provider cannot be read; retry")
 	}
 	return grant, s.problem(err)
+}
+
+// mayStill refuses a request that goes on when its token no longer allows what it did.
+func (s *API) mayStill(ctx context.Context) error {
+	call, _ := ctx.Value(callKey{}).(huma.Context)
+	grant, err := s.authenticate(call)
+	if before := grantOf(ctx); err == nil && (!grant.Role.Includes(before.Role) || !slices.Equal(grant.Tenants, before.Tenants)) {
+		err = huma.Error403Forbidden("the rights of the token have changed; ask again")
+	}
+	return err
 }
 
 // direct says whether a request comes from this machine, and not for another one through a proxy on it.

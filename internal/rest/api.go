@@ -19,7 +19,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/audit"
 	"github.com/mscheduler/mscheduler/internal/bulk"
 	"github.com/mscheduler/mscheduler/internal/census"
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/probe"
@@ -249,20 +248,11 @@ func (s *API) Close(ctx context.Context) error {
 	return errors.Join(s.guard.Wait(ctx), s.audit.Wait(ctx), s.flows.Flush(ctx), s.producer.Close(ctx))
 }
 
-// patient is a context of a request that waits for at most that long, or until the server stops, or the token is
-// refused.
+// patient is a context of a request that waits for at most that long, or until the server stops. What came
+// meanwhile is answered if the token still allows it, see mayStill.
 func (s *API) patient(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
-	call, _ := ctx.Value(callKey{}).(huma.Context)
-	granted := grantOf(ctx)
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	unlink := context.AfterFunc(s.stopping, cancel)
-	go func() {
-		for clock.Pause(ctx, access.Window) {
-			if !s.stillMay(call, granted) {
-				cancel()
-			}
-		}
-	}()
 	return ctx, func() {
 		unlink()
 		cancel()

@@ -118,14 +118,8 @@ func (s *API) watch(ctx context.Context, in *struct{ Watched }) (*huma.StreamRes
 	return &huma.StreamResponse{Body: func(c huma.Context) {
 		defer s.hub.leave(l)
 		_, w := humago.Unwrap(c)
-		s.stream(c.Context(), w, l, func() bool { return s.stillMay(c, grantOf(c.Context())) })
+		s.stream(c.Context(), w, l, func() bool { return s.mayStill(c.Context()) == nil })
 	}}, nil
-}
-
-// stillMay says whether the token of a request that goes on still allows what it did.
-func (s *API) stillMay(c huma.Context, before access.Grant) bool {
-	grant, err := s.authenticate(c)
-	return err == nil && grant.Role.Includes(before.Role) && slices.Equal(grant.Tenants, before.Tenants)
 }
 
 // stream writes the events of a listener until one of them leaves, the token is refused, or the server stops.

@@ -257,6 +257,9 @@ func (s *API) waitForFlow(ctx context.Context, in *struct {
 		if doc, err = s.flows.Await(wait, doc.ID); wait.Err() != nil && ctx.Err() == nil {
 			doc, err = s.readFlow(ctx, in.named())
 		}
+		if err == nil {
+			err = s.mayStill(ctx)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -162,7 +162,7 @@ func (s *API) fetch(ctx context.Context, in *struct{ Body body[fetching] }) (*fe
 	}
 	patient, cancel := s.patient(ctx, wait)
 	defer cancel()
-	tasks, err := s.waiting.fetch(ctx, patient, r, s.claim)
+	tasks, err := s.waiting.fetch(ctx, patient, r, s.mayStill, s.claim)
 	if err != nil {
 		return nil, input.Under("body", err)
 	}

@@ -85,7 +85,11 @@ func (s *API) update(ctx context.Context, in *struct {
 	if in.Body.form.Type != nil {
 		return nil, input.Invalid("body.type", "cannot be changed: it is part of the task's id")
 	}
-	t, err := taskchange.Update(ctx, s.producer, in.id(), in.Body.form, rev, s.store.Local().Now())
+	now, err := s.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := taskchange.Update(ctx, s.producer, in.id(), in.Body.form, rev, now)
 	if err != nil {
 		return nil, input.Under("body", input.Renamed(err, form.OptionField))
 	}

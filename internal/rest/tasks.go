@@ -236,6 +236,9 @@ func (s *API) waitForTask(ctx context.Context, in *struct {
 	if wait.Err() != nil && ctx.Err() == nil {
 		ended, err = s.producer.Get(ctx, in.id())
 	}
+	if err == nil {
+		err = s.mayStill(ctx)
+	}
 	return s.waited(ended, err)
 }
 

@@ -114,7 +114,11 @@ func (s *API) item(ctx context.Context, t *form.Task, place, idempotencyKey stri
 	if keyed && slices.ContainsFunc(t.Existing, func(e string) bool { return strings.HasPrefix(e, "restart-") }) {
 		return producer.JSONItem{}, input.Invalid("body."+place+"existing", "restarts the task; then a request needs a key in the body, since a repetition would run the task again")
 	}
-	item, err := t.Item(s.store.Local().Now())
+	now, err := s.now(ctx)
+	if err != nil {
+		return producer.JSONItem{}, err
+	}
+	item, err := t.Item(now)
 	if err == nil {
 		err = errors.Join((producer.Config{SecretKey: s.config.SecretKey}).Check(item.Type, item.Args, item.Options...), builtin.CheckArgs(item.Type, item.Args), secret.CheckArgs(item.Type, item.Args))
 	}

@@ -33,7 +33,8 @@ const (
 )
 
 // fetch fetches tasks, and waits for some if there are none, as long as patient lasts.
-func (w *waiting) fetch(ctx, patient context.Context, r pull.FetchRequest, ask func(context.Context, pull.FetchRequest) ([]pull.Fetched, error)) ([]pull.Fetched, error) {
+// may is asked before each try but the first.
+func (w *waiting) fetch(ctx, patient context.Context, r pull.FetchRequest, may func(context.Context) error, ask func(context.Context, pull.FetchRequest) ([]pull.Fetched, error)) ([]pull.Fetched, error) {
 	tasks, err := ask(ctx, r)
 	if err != nil || len(tasks) > 0 || patient.Err() != nil {
 		return tasks, err
@@ -47,7 +48,9 @@ func (w *waiting) fetch(ctx, patient context.Context, r pull.FetchRequest, ask f
 			return nil, ctx.Err()
 		}
 		// Not with the patience: a claim that is cut off would hold tasks that nobody works on.
-		tasks, err = ask(ctx, r)
+		if err = may(ctx); err == nil {
+			tasks, err = ask(ctx, r)
+		}
 		if pause := w.asked(l, len(tasks) > 0); pause > 0 {
 			if err == nil {
 				clock.Pause(patient, pause)

@@ -67,6 +67,12 @@ func (s *API) prepare(ctx context.Context) error {
 	return s.store.FreshClock(ctx)
 }
 
+// now is the database's time, from which durations in requests count.
+func (s *API) now(ctx context.Context) (time.Time, error) {
+	err := s.prepare(ctx)
+	return s.store.Clock.Now(), err
+}
+
 // eventsOf reads what changes are about.
 func (s *API) eventsOf(ctx context.Context, changes []store.Change) ([]happened, error) {
 	ids := map[store.ChangeOf][]string{}

@@ -296,6 +296,11 @@ document.addEventListener("submit", async (event) => {
   if (form.dataset.confirm && !await confirmed(button.textContent, form.dataset.confirm)) { delete form.dataset.busy; catchUp(); return; }
   button.disabled = true;
   try {
+    if ("counts" in form.dataset) { // a job: somebody sees first how many tasks it goes over
+      const { ok, doc } = await call(form.dataset.call, { ...body, dry_run: true });
+      if (!ok) { showErrors(form, doc); return; }
+      if (!await confirmed(`${button.textContent.trim()}: ${body.action}`, `${matching(doc)} now. Each is changed whose status allows it.`)) return;
+    }
     const { ok, doc } = await call(form.dataset.call, body, { match: form.dataset.match, fresh: "fresh" in form.dataset, key: keyFor(form, body) });
     if (!ok) { showErrors(form, doc); return; }
     delete form.dataset.keyOf;
@@ -418,6 +423,8 @@ document.addEventListener("click", async (event) => {
   stopped = false;
   const stop = $("#chosen-stop"), progress = $("#chosen-progress"), refused = [];
   stop.hidden = progress.hidden = false;
+  progress.textContent = `0 of ${boxes.length} done`;
+  $("#chosen-refused").hidden = true;
   let done = 0;
   for (const box of boxes) {
     if (stopped) break;
@@ -434,13 +441,14 @@ document.addEventListener("click", async (event) => {
 countChosen();
 
 // How many tasks a bulk job would change.
+function matching(counted) { return counted.matched + (counted.matched === 1 ? " task matches" : " tasks match"); }
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-count]");
   if (!button) return;
   const form = button.closest("form"), said = $("output", form);
   said.textContent = "…";
   const { ok, doc } = await call(form.dataset.call, { ...bodyOf(form), dry_run: true });
-  said.textContent = ok ? doc.matched + (doc.matched === 1 ? " task matches" : " tasks match") : [doc.detail, ...(doc.errors || []).map((e) => e.message)].join("; ");
+  said.textContent = ok ? matching(doc) : [doc.detail, ...(doc.errors || []).map((e) => e.message)].join("; ");
 });
 
 // Views that this browser keeps: the filters of a list under a name.
@@ -488,10 +496,11 @@ for (const f of $$("input[data-utc]")) {
   if (at && !isNaN(at)) f.value = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
 }
 for (const form of $$("form.filters")) {
-  form.addEventListener("formdata", (event) => {
-    for (const [name, value] of [...event.formData]) {
-      if (value === "") event.formData.delete(name);
-      else if ($(`input[data-utc][name="${CSS.escape(name)}"]`, form)) event.formData.set(name, new Date(value).toISOString());
+  form.addEventListener("formdata", ({ formData }) => {
+    for (const name of new Set(formData.keys())) { // several fields may have the same one
+      const given = formData.getAll(name), utc = $(`input[data-utc][name="${CSS.escape(name)}"]`, form);
+      formData.delete(name);
+      for (const value of given) if (value !== "") formData.append(name, utc ? new Date(value).toISOString() : value);
     }
   });
 }

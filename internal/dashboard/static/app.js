@@ -150,7 +150,11 @@ function listen() {
   source.onopen = () => { alive(true); refresh(); };
   source.onerror = () => {
     alive(false);
-    if (source?.readyState === EventSource.CLOSED) { source = null; retry = setTimeout(listen, 10000); } // refused: it does not try again by itself
+    if (source?.readyState === EventSource.CLOSED) { // refused: it does not try again by itself, and the page learns why
+      source = null;
+      retry = setTimeout(listen, 10000);
+      refresh();
+    }
   };
 }
 document.addEventListener("visibilitychange", () => {
@@ -267,6 +271,7 @@ function keyFor(form, body) {
   }
   return "idempotent" in form.dataset ? form.dataset.key : undefined;
 }
+const signedOutText = "you are signed out: sign in again in another tab, and repeat this";
 async function call(what, body, { match, fresh, key } = {}) {
   const [method, path] = what.split(" ");
   const headers = { "Content-Type": "application/json" };
@@ -277,7 +282,7 @@ async function call(what, body, { match, fresh, key } = {}) {
   const text = await answer.text();
   let doc = {};
   try { doc = text ? JSON.parse(text) : {}; } catch { doc = { detail: text }; }
-  if (answer.status === 401) doc = { detail: "you are signed out: sign in again in another tab, and repeat this" };
+  if (answer.status === 401) doc = { detail: signedOutText };
   return { ok: answer.ok, status: answer.status, doc };
 }
 document.addEventListener("submit", async (event) => {

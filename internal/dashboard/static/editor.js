@@ -13,9 +13,19 @@
     if (value === undefined) delete into[last]; else into[last] = value;
     if (names.length && !Object.keys(into).length) put(names.join("."), undefined);
   }
+  // Unconverted says why the server has not converted a text. Nothing is lost: it is tried again.
+  class Unconverted extends Error {}
   async function convert(to, text) {
     const answer = await fetch(base + "/text/" + to, { method: "POST", body: text });
+    if (answer.status === 401) { signedOut(base + "/sign-in"); throw new Unconverted(signedOutText); }
+    if (!answer.ok) throw new Unconverted((await answer.text()).trim() || "the text cannot be converted now; retry");
     return answer.json();
+  }
+  const why = (e) => e instanceof Unconverted ? e.message : "the server does not answer; retry";
+  // unconverted shows it at the text, until form and YAML say the same.
+  function unconverted(e) {
+    $("#source-error").hidden = false;
+    $("#source-error").textContent = why(e);
   }
   function sourceError(message) {
     if (large) message ||= "A number of 16 digits or more: write it in the YAML";
@@ -61,10 +71,12 @@
     if (mine === turn && !out.error) { dirty = ""; source.value = out.text === "{}\n" ? "" : out.text; sourceError(""); }
   }
   let later = 0;
-  const soon = (f) => { clearTimeout(later); later = setTimeout(f, 250); };
+  const soon = (f) => { clearTimeout(later); later = setTimeout(() => f().catch(unconverted), 250); };
   source.addEventListener("input", () => { dirty = "source"; large = null; soon(fromSource); });
   for (const f of fields) f.addEventListener("input", async () => {
-    if (dirty === "source") await settle(); // what was typed there comes first
+    if (dirty === "source") { // what was typed there comes first
+      try { await settle(); } catch (e) { unconverted(e); return; }
+    }
     if (f.dataset.as === "json" && tooLarge(f.value)) { large = f; sourceError(""); return; }
     if (large === f) large = null;
     put(f.dataset.field, valueOf(f));
@@ -85,7 +97,7 @@
   }
   $("#editor-back").addEventListener("click", () => history.back());
   let first = {}; // the document as it was before anybody changed it
-  fromSource().then(() => { first = structuredClone(doc); if ($("#drawn")) preview(); });
+  fromSource().then(() => { first = structuredClone(doc); if ($("#drawn")) preview(); }, unconverted);
 
   function clear() {
     $$(".error:not(#source-error, #editor-errors)", form).forEach((e) => e.remove());
@@ -158,7 +170,7 @@
       $("#previewed").hidden = true;
       tell(said);
       if ($("#drawn") && $(".picture svg")) $("#drawn").textContent = "as it was before";
-    } catch { tell({ detail: "the server does not answer; retry" }); }
+    } catch (e) { tell({ detail: why(e) }); }
   }
   $("#editor-preview")?.addEventListener("click", preview);
   // What changes, before it is sent: values by their paths. A field says how it is called and what a change of it does.
@@ -171,7 +183,7 @@
   }
   async function showReview() {
     clear();
-    await written();
+    try { await written(); } catch (e) { tell({ detail: why(e) }); return; }
     if (broken) { source.focus(); return; }
     const rows = $("#review-rows"), was = leaves(first, "", new Map()), is = leaves(doc, "", new Map());
     rows.replaceChildren();
@@ -201,6 +213,6 @@
       const { ok, doc: answer } = await call(form.dataset.sends, text, { match: form.dataset.match, fresh: "fresh" in form.dataset, key: keyFor(form, text) });
       if (!ok) { tell(answer); return; }
       location.href = base + pathTo(form.dataset.then, answer);
-    } catch { tell({ detail: "the server does not answer; retry" }); } finally { button.disabled = false; }
+    } catch (e) { tell({ detail: why(e) }); } finally { button.disabled = false; }
   }
 }

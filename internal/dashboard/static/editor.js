@@ -3,6 +3,7 @@
 {
   const form = $("#editor"), source = $("#source"), fields = $$("[data-field]", form);
   let doc = {}, broken = false, turn = 0, dirty = ""; // dirty is what was changed last and is not converted yet: source, form
+  const late = new Set(); // the fields whose values wait until the source is converted
   let large = null; // the field with a number that JavaScript cannot hold: nothing is sent before it is gone
 
   const at = (path) => path.split(".").reduce((o, name) => o?.[name], doc);
@@ -61,8 +62,12 @@
         // A number that JavaScript cannot hold is edited as text only.
         const textOnly = tooLarge(out.text);
         fields.forEach((f) => { f.disabled = textOnly; f.title = textOnly ? "The document has numbers that a browser cannot hold: edit the YAML" : ""; });
-        dirty = "";
-        doc = read; fields.forEach((f) => { if (f !== document.activeElement) show(f); }); unfold(); sourceError(""); return; }
+        const kept = textOnly ? [] : [...late];
+        dirty = ""; late.clear();
+        doc = read; fields.forEach((f) => { if (f !== document.activeElement && !kept.includes(f)) show(f); }); unfold(); sourceError("");
+        kept.forEach(take);
+        return;
+      }
     }
     sourceError(out.error || "want fields, such as type: mail");
   }
@@ -73,22 +78,25 @@
   let later = 0;
   const soon = (f) => { clearTimeout(later); later = setTimeout(() => f().catch(unconverted), 250); };
   source.addEventListener("input", () => { dirty = "source"; large = null; soon(fromSource); });
-  for (const f of fields) f.addEventListener("input", async () => {
-    if (dirty === "source") { // what was typed there comes first
-      try { await settle(); } catch (e) { unconverted(e); return; }
-    }
+  // take has the document say what a field says.
+  function take(f) {
     if (f.dataset.as === "json" && tooLarge(f.value)) { large = f; sourceError(""); return; }
     if (large === f) large = null;
     put(f.dataset.field, valueOf(f));
     dirty = "form";
     soon(toSource);
+  }
+  for (const f of fields) f.addEventListener("input", async () => {
+    if (dirty !== "source") { take(f); return; }
+    late.add(f); // what was typed there comes first
+    try { await settle(); } catch (e) { unconverted(e); }
   });
   // settle makes form and YAML say the same.
   async function settle() {
     clearTimeout(later);
     if (large) return;
     if (dirty === "source" || broken) await fromSource();
-    else if (dirty === "form") await toSource();
+    if (dirty === "form" && !broken && !large) await toSource();
   }
   // written is the document as JSON, as the YAML says it: digit by digit.
   async function written() {

@@ -62,7 +62,7 @@ func TestAJobStartsWhenItsNumberIsConfirmed(t *testing.T) {
 	}
 	require.Equal(t, []string{counted}, changes())
 	b.press("Back")
-	b.awaits(`!document.querySelector("#confirm").open`)
+	b.awaits(`!document.querySelector("#everything button.primary").disabled`) // until then Enter sends nothing
 	b.run(chromedp.SendKeys("#remark", "\r"), chromedp.WaitVisible("#confirm-yes"), chromedp.Click("#confirm-yes"))
 	b.awaits(`location.pathname === "/ui/bulk/-/j"`)
 	require.Equal(t, []string{counted, counted, `POST /bulk {"filter":{ "type": "mail" },"action":"cancel","remark":"too late"}`}, changes())

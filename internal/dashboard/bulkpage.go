@@ -5,11 +5,16 @@ import "net/url"
 var bulkRoutes = routes{"/bulk": (*visit).jobs, "/bulk/{tenant}/{id}": (*visit).job}
 
 func (v *visit) jobs() error {
-	doc, err := v.get("/bulk", v.ofTenant(pick(v.r.URL.Query(), "tenant", "page_token")))
+	asked := v.ofTenant(pick(v.r.URL.Query(), "tenant", "page_token"))
+	doc, err := v.get("/bulk", asked)
 	if err != nil {
 		return err
 	}
-	v.render("jobs", page{Title: "Bulk jobs", Nav: "Tasks", Poll: 5, Data: document{"jobs": list(doc["jobs"]), "next": doc["next"]}})
+	tenant := asked.Get("tenant")
+	if len(v.who.Tenants) == 1 { // the API lists those of the only one
+		tenant = v.who.Tenants[0]
+	}
+	v.render("jobs", page{Title: "Bulk jobs", Nav: "Tasks", Poll: 5, Data: document{"jobs": list(doc["jobs"]), "next": doc["next"], "tenant": tenant}})
 	return nil
 }
 
@@ -19,6 +24,6 @@ func (v *visit) job() error {
 	if err != nil {
 		return err
 	}
-	v.render("job", page{Title: "Bulk job", Nav: "Tasks", Live: url.Values{"tenant": {v.r.PathValue("tenant")}, "type": {"mscheduler.bulk"}}, Poll: 2, Data: document{"job": job, "path": path}})
+	v.render("job", page{Title: "Bulk job", Nav: "Tasks", Live: url.Values{"tenant": {v.r.PathValue("tenant")}, "type": {"mscheduler.bulk"}}, Poll: 2, Data: document{"job": job, "path": path, "tenant": v.r.PathValue("tenant")}})
 	return nil
 }

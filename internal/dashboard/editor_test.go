@@ -137,3 +137,44 @@ func TestAPathThatIsNotCleanStaysBelowTheMount(t *testing.T) {
 		require.Equal(t, to, r.Header().Get("Location"))
 	}
 }
+
+func TestTheEditorTellsThatTheSessionHasEnded(t *testing.T) {
+	s, b := stubbed(t, "")
+	s.says("GET /workers", `{"workers": []}`)
+	s.says("POST /tasks", `{"id": "-/mail/a"}`)
+	s.shownTask("New", `{}`)
+	b.visit(s.url + "/tasks/new?type=mail")
+	b.awaits(`document.getElementById("f-type").value === "mail"`)
+	s.fails("GET /me", http.StatusUnauthorized, `{"status": 401, "title": "Unauthorized", "detail": "a token is required"}`)
+	b.fill("#source", "type: mail\nkey: a\n")
+	b.awaits(`document.querySelector("#source-error").textContent.includes("signed out") && document.querySelector("#signed-out")`)
+	b.run(chromedp.Click("form#editor button.primary"))
+	require.Contains(t, b.text("#editor-errors"), "signed out")
+	b.accessible()
+	s.fails("GET /me", http.StatusServiceUnavailable, `{"status": 503, "title": "Not available", "detail": "the database does not answer"}`)
+	b.run(chromedp.Click("form#editor button.primary"))
+	b.awaits(`document.querySelector("#editor-errors").textContent.includes("the database does not answer")`)
+	b.fill("#f-in", "5m")
+	b.awaits(`document.querySelector("#source-error").textContent.includes("the database does not answer")`)
+	require.Empty(t, s.changes())
+
+	s.says("GET /me", ann)
+	b.run(chromedp.Click("form#editor button.primary"))
+	b.awaits(`location.pathname === "/ui/tasks/-/mail/a"`)
+	require.Equal(t, []string{`POST /tasks {"type":"mail","key":"a","in":"5m"}`}, s.changes())
+	b.heard("status 401")
+	b.heard("status 503")
+	b.quiet()
+}
+
+func TestAFirstTextNamesTheTenant(t *testing.T) {
+	api := answers{"/api/v1/me": `{"name": "ann", "role": "operator", "tenants": ["acme", "blue"]}`, "/api/v1/workers": `{"workers": []}`}
+	for _, page := range []string{"/tasks/new", "/periodics/new", "/flows/new", "/plans/new"} {
+		require.Contains(t, api.shown(t, page+"?tenant=blue"), "tenant: &#34;blue&#34;\n", page)
+		require.Contains(t, api.shown(t, page), "tenant: &#34;acme&#34;\n", page)
+	}
+	api["/api/v1/me"] = ann
+	for _, page := range []string{"/tasks/new", "/periodics/new?tenant=-"} {
+		require.NotContains(t, api.shown(t, page), "tenant: ", page)
+	}
+}

@@ -34,7 +34,12 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) {
 	case <-changes.begun:
 	case <-changes.ended:
 	}
-	if status := changes.status.Load(); status != http.StatusOK {
+	switch status := changes.status.Load(); status {
+	case http.StatusOK:
+	case http.StatusUnauthorized: // the session has ended
+		http.Error(w, "signed out", http.StatusUnauthorized)
+		return
+	default:
 		http.Error(w, "not available", int(max(status, http.StatusServiceUnavailable)))
 		return
 	}

@@ -2,11 +2,13 @@ package dashboard_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/dashboard"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
@@ -114,4 +116,29 @@ func TestAPageThatIsSignedOutAsksForNothing(t *testing.T) {
 	b.awaits(`!document.querySelector("#signed-out") && document.querySelector("#events tbody tr")`)
 	b.heard("status 401")
 	b.quiet()
+}
+
+func TestAPageThatOnlyFollowsEventsSaysThatItIsSignedOut(t *testing.T) {
+	s, b := stubbed(t, "")
+	s.says("GET /flows", `{"flows": []}`)
+	s.fails("GET /events", http.StatusServiceUnavailable, `{}`)
+	b.visit(s.url + "/flows")
+	b.awaits(`source === null && !reading`)
+	for _, request := range []string{"GET /me", "GET /events"} {
+		s.fails(request, http.StatusUnauthorized, `{"status": 401, "title": "Unauthorized"}`)
+	}
+	b.run(chromedp.Evaluate(`listen(); 0`, nil))
+	b.awaits(`document.querySelector("#signed-out")`)
+	b.heard("status 401")
+	b.heard("status 503")
+	b.quiet()
+}
+
+func TestEventsTellThatASessionHasEnded(t *testing.T) {
+	for status, want := range map[int]int{http.StatusUnauthorized: http.StatusUnauthorized, http.StatusForbidden: http.StatusServiceUnavailable, http.StatusServiceUnavailable: http.StatusServiceUnavailable} {
+		r := httptest.NewRecorder()
+		api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+		dashboard.New(dashboard.Config{API: api}).ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/live", nil))
+		require.Equal(t, want, r.Code)
+	}
 }

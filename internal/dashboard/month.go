@@ -40,19 +40,33 @@ const mostOfMonth = 1000
 // monthOf is the month that the page's query names, or else the one of now: its first instant in the zone.
 func (v *visit) monthOf(zone *time.Location) (first, now time.Time) {
 	now = v.d.clock.Now().In(zone)
-	first = time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, zone)
-	if at, err := time.ParseInLocation(monthLayout, v.r.URL.Query().Get("month"), zone); err == nil {
-		first = at
+	first = firstOf(now.Year(), now.Month(), zone)
+	if at, err := time.Parse(monthLayout, v.r.URL.Query().Get("month")); err == nil {
+		first = firstOf(at.Year(), at.Month(), zone)
 	}
 	return first, now
 }
 
+// firstOf is the first instant of a month. Where clocks skip the midnight before it, that is when they have.
+func firstOf(year int, month time.Month, zone *time.Location) time.Time {
+	at := time.Date(year, month, 1, 0, 0, 0, 0, zone)
+	if at.Day() == 1 {
+		return at
+	}
+	_, skipped := at.ZoneBounds()
+	return skipped
+}
+
+// endOf is the first instant of the month behind that of a time.
+func endOf(at time.Time) time.Time { return firstOf(at.Year(), at.Month()+1, at.Location()) }
+
 // calendarOf is an empty calendar of the month that begins then.
 func calendarOf(first, now time.Time) *month {
-	m := &month{Name: first.Format("January 2006"), Before: first.AddDate(0, -1, 0).Format(monthLayout), Next: first.AddDate(0, 1, 0).Format(monthLayout)}
-	blank := (int(first.Weekday()) + 6) % 7 // of the first week, from Monday on
+	begin := time.Date(first.Year(), first.Month(), 1, 0, 0, 0, 0, time.UTC) // there every day has a midnight
+	m := &month{Name: begin.Format("January 2006"), Before: begin.AddDate(0, -1, 0).Format(monthLayout), Next: begin.AddDate(0, 1, 0).Format(monthLayout)}
+	blank := (int(begin.Weekday()) + 6) % 7 // of the first week, from Monday on
 	week := make([]day, blank, 7)
-	for at := first; at.Month() == first.Month(); at = at.AddDate(0, 0, 1) {
+	for at := begin; at.Month() == begin.Month(); at = at.AddDate(0, 0, 1) {
 		week = append(week, day{Number: at.Day(), Today: at.Format(time.DateOnly) == now.Format(time.DateOnly)})
 		if len(week) == 7 {
 			m.Weeks, week = append(m.Weeks, week), make([]day, 0, 7)
@@ -94,7 +108,7 @@ var toCome = look{Shape: "◷", Class: "wait"}
 func (v *visit) monthOfRule(path string, rule document) (*month, error) {
 	zone := zoneOf(rule)
 	first, now := v.monthOf(zone)
-	end := first.AddDate(0, 1, 0)
+	end := endOf(first)
 	m := calendarOf(first, now)
 	limit := strconv.Itoa(mostOfMonth)
 	if first.Before(now) {

@@ -132,7 +132,7 @@ func TestTheOverviewNamesFailingTypes(t *testing.T) {
 	require.True(t, s.Series.Record(t.Context(), true))
 	for _, path := range []string{"/", "/?window=week"} {
 		_, text := w.page(path)
-		require.Contains(t, text, "type fails in half of its executions or more: mail<", path)
+		require.Contains(t, text, "At least half of the executions of this type fail: mail<", path)
 		require.Contains(t, text, `<a class="tile bad" href="/ui/types/mail">`, path)
 	}
 	for _, typ := range []string{"mail", "report", "crawl"} {
@@ -147,6 +147,18 @@ func TestTheOverviewNamesFailingTypes(t *testing.T) {
 	did("crawl", 0, 1)
 	require.True(t, s.Series.Record(t.Context(), true))
 	_, text = w.page("/")
-	require.Contains(t, text, "types fail in half of their executions or more: crawl, mail<")
+	require.Contains(t, text, "At least half of the executions of these types fail: crawl, mail<")
 	require.Contains(t, text, `href="/ui/types?state=failing"`)
+}
+
+// What fails beyond the first hundred types has no page of its own.
+func TestTheOverviewNamesOtherTypesThatFail(t *testing.T) {
+	w := newWorld(t)
+	s := w.elsewhere()
+	s.Measure.Types.Of(measure.Other).Ended.Of("error").Add(2)
+	s.Clock.Skip(-5 * time.Minute)
+	require.True(t, s.Series.Record(t.Context(), true))
+	_, text := w.page("/")
+	require.Contains(t, text, "At least half of the executions of this type fail: other types<")
+	require.Contains(t, text, `<a class="tile bad" href="/ui/types">`)
 }

@@ -25,14 +25,23 @@ func (v *visit) mayEdit() error {
 	return &problem{Status: http.StatusForbidden, Title: "Not allowed", Detail: "your role reads: operators and administrators make and change things"}
 }
 
+// ofWhom is the first line of a text to begin with: the tenant of the page that somebody comes from, where it has one.
+func (v *visit) ofWhom() string {
+	tenant := v.ofTenant(pick(v.r.URL.Query(), "tenant")).Get("tenant")
+	if tenant == "" || tenant == model.NoTenant {
+		return ""
+	}
+	return "tenant: " + strconv.Quote(tenant) + "\n"
+}
+
 // newTask sends a task: another one, or one that has ended once more, with other arguments.
 func (v *visit) newTask() error {
 	if err := v.mayEdit(); err != nil {
 		return err
 	}
-	title, text, err := "Send a task", "", error(nil)
+	title, text, err := "Send a task", v.ofWhom(), error(nil)
 	if typ := v.r.URL.Query().Get("type"); typ != "" {
-		text = "type: " + strconv.Quote(typ) + "\n"
+		text += "type: " + strconv.Quote(typ) + "\n"
 	}
 	if id := v.r.URL.Query().Get("again"); id != "" {
 		if title = "Send " + id + " again"; strings.Count(id, "/") < 2 {
@@ -133,7 +142,7 @@ func (v *visit) newRule() error {
 		return err
 	}
 	return v.edit("Make a periodic rule", "Periodic", editor{
-		Call: "POST /periodics", Then: "/periodics/{living:2}", Label: "Make the rule", Preview: dryRun, Idempotent: true, Text: "cron: 0 3 * * *\ntimezone: UTC\nenabled: true\n",
+		Call: "POST /periodics", Then: "/periodics/{living:2}", Label: "Make the rule", Preview: dryRun, Idempotent: true, Text: v.ofWhom() + "cron: 0 3 * * *\ntimezone: UTC\nenabled: true\n",
 		Fields: append([]field{{Name: "name", Label: "Name", Required: true}, {Name: "tenant", Label: "Tenant"}}, ruleFields...),
 	})
 }
@@ -183,7 +192,7 @@ func (v *visit) newFlow() error {
 		label = "Start"
 	}
 	return v.edit("New flow", "Flows", editor{
-		Call: "POST /flows", Then: "/flows/{id:2}", Label: label, Preview: "POST /flows/validate?picture=svg", Draws: true, Idempotent: true, Text: firstFlow,
+		Call: "POST /flows", Then: "/flows/{id:2}", Label: label, Preview: "POST /flows/validate?picture=svg", Draws: true, Idempotent: true, Text: v.ofWhom() + firstFlow,
 		Fields: []field{
 			{Name: "key", Label: "Key", Help: "at most one flow per key; generated if empty"},
 			{Name: "args", Label: "Arguments", Help: "JSON; nodes refer to them by $arg", As: "json"},
@@ -197,7 +206,7 @@ func (v *visit) newPlan() error {
 	if err := v.mayEdit(); err != nil {
 		return err
 	}
-	text := ""
+	text := v.ofWhom()
 	if like := v.r.URL.Query().Get("like"); like != "" {
 		var err error
 		if text, err = v.planLike(like); err != nil {

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"net/url"
 	"slices"
+	"strconv"
 )
 
 // graphOf is a flow, or a stream, whose node a page shows.
@@ -42,7 +43,7 @@ func (v *visit) node(g *graphOf, nodes []any, id string) error {
 	asks := status == pending
 	v.render("node", page{Title: g.name + " " + id, Nav: g.nav, Live: g.live, Poll: pollTasks, Data: document{
 		"node": node, "why": why, "path": path, "of": g.path, "name": g.name, "chain": g.chain,
-		"before": before, "next": behind.next, "behind": behind.all,
+		"before": before, "next": behind.next, "again": behind.again(),
 		"resolve": asks, "retry": asks || slices.Contains(final, status) && !g.chain, "ask": object(node["ask"]),
 	}})
 	return nil
@@ -52,6 +53,14 @@ func (v *visit) node(g *graphOf, nodes []any, id string) error {
 type behindOf struct {
 	next []any // with their states: those that it leads to
 	all  int   // how many there are, however far
+}
+
+// again says what a retry of the node does.
+func (b behindOf) again() string {
+	if b.all == 0 {
+		return "This node begins a new life."
+	}
+	return "This node and the " + strconv.Itoa(b.all) + " behind it begin new lives."
 }
 
 // aroundOf finds the parents of a node, and what is behind it. Each node of the list comes after its parents.

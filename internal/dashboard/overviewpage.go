@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/measure"
 )
 
 var overviewRoutes = routes{"/{$}": (*visit).overview, "/find": (*visit).find}
@@ -16,22 +18,31 @@ var overviewRoutes = routes{"/{$}": (*visit).overview, "/find": (*visit).find}
 type typeRow struct {
 	Type                  string
 	Due, Delayed, Running int64
-	Uncounted             []string // those of them that no count has been quick enough for
+	Uncounted             []string // those of them that are not known
 	OldestDue             string
 	Ended, Failed         int64
 	Late, Took            document
 	Paused                bool
 	Others                bool     // it is no type, but all that are not counted by name
+	Among                 bool     // it is one of those
 	Pause                 document // who paused it, when and why
 	Spark                 *spark   // nil = no execution has ended
 }
 
-// Counted is the number of tasks that are due, delayed or running; "?" = no count has been quick enough yet.
+// counted are the numbers of a type that [typeRow.Uncounted] names.
+var counted = []string{"due", "delayed", "running"}
+
+// Counted is the number of tasks that are due, delayed or running; "?" = no count has been quick enough yet, or the type
+// is not counted by name.
 func (r *typeRow) Counted(which string) string {
 	if slices.Contains(r.Uncounted, which) {
 		return "?"
 	}
-	return number(map[string]int64{"due": r.Due, "delayed": r.Delayed, "running": r.Running}[which])
+	return number(r.number(which))
+}
+
+func (r *typeRow) number(which string) int64 {
+	return map[string]int64{"due": r.Due, "delayed": r.Delayed, "running": r.Running}[which]
 }
 
 // windows are the spans of time that the overview offers. Ended tasks are looked at for a day at most: MS is how far
@@ -83,7 +94,9 @@ func (v *visit) overview() error {
 	total := typeRow{}
 	for _, r := range rows {
 		total.Due, total.Delayed, total.Running = total.Due+r.Due, total.Delayed+r.Delayed, total.Running+r.Running
-		total.Uncounted = append(total.Uncounted, r.Uncounted...)
+		if !r.Among {
+			total.Uncounted = append(total.Uncounted, r.Uncounted...)
+		}
 		total.Ended, total.Failed = total.Ended+r.Ended, total.Failed+r.Failed
 		if r.OldestDue != "" && (total.OldestDue == "" || r.OldestDue < total.OldestDue) {
 			total.OldestDue = r.OldestDue
@@ -126,9 +139,13 @@ const otherTypes = "other types"
 // typeRowsOf joins what the statistics say of each type; types of mscheduler itself come last.
 func typeRowsOf(stats, pauses document) []*typeRow {
 	rows := map[string]*typeRow{}
+	others := false // some types are not counted by name
 	row := func(typ string) *typeRow {
 		if rows[typ] == nil {
-			rows[typ] = &typeRow{Type: typ}
+			rows[typ] = &typeRow{Type: typ, Among: others}
+			if others {
+				rows[typ].Uncounted = counted
+			}
 		}
 		return rows[typ]
 	}
@@ -146,6 +163,7 @@ func typeRowsOf(stats, pauses document) []*typeRow {
 			r.Uncounted = append(r.Uncounted, text(which))
 		}
 	}
+	others = rows[otherTypes] != nil
 	for typ, statuses := range object(object(stats["tasks"])["types"]) { // of a tenant
 		for status, n := range object(statuses) {
 			switch status {
@@ -239,6 +257,9 @@ func (v *visit) failingNeeds(sparks map[string]*spark) []need {
 	var failing []string
 	for _, typ := range slices.Sorted(maps.Keys(sparks)) {
 		if sparks[typ].Fails && ours(typ) == 0 {
+			if typ == measure.Other { // a type of that name cannot be told from all beyond the first hundred
+				typ = otherTypes
+			}
 			failing = append(failing, typ)
 		}
 	}
@@ -247,9 +268,13 @@ func (v *visit) failingNeeds(sparks map[string]*spark) []need {
 	case 0:
 		return nil
 	case 1:
-		return []need{{Class: "bad", Count: "1", What: "type fails in half of its executions or more: " + failing[0], URL: v.at("/types"+pathOf(failing[0]), nil)}}
+		page := "/types"
+		if failing[0] != otherTypes {
+			page += pathOf(failing[0])
+		}
+		return []need{{Class: "bad", Count: "1", What: "At least half of the executions of this type fail: " + failing[0], URL: v.at(page, nil)}}
 	default:
-		what := "types fail in half of their executions or more: " + strings.Join(failing[:min(n, most)], ", ")
+		what := "At least half of the executions of these types fail: " + strings.Join(failing[:min(n, most)], ", ")
 		if n > most {
 			what += " …"
 		}

@@ -73,7 +73,7 @@ func (v *visit) plan() error {
 func (v *visit) monthOfPlan(path string, plan document) (*month, error) {
 	zone := zoneOf(plan)
 	first, now := v.monthOf(zone)
-	end := first.AddDate(0, 1, 0)
+	end := endOf(first)
 	m := calendarOf(first, now)
 	limit := strconv.Itoa(mostOfMonth)
 	results, err := v.get(path+"/results", url.Values{"from": {first.UTC().Format(time.RFC3339)}, "to": {end.UTC().Format(time.RFC3339)}, "sort": {"-at"}, "limit": {limit}, "outputs": {"false"}})

@@ -31,6 +31,25 @@ func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(text))
 }
 
+const ann = `{"name": "ann", "role": "admin"}`
+
+func (a answers) page(t *testing.T, path string) (int, string) {
+	t.Helper()
+	if a["/api/v1/me"] == "" {
+		a["/api/v1/me"] = ann
+	}
+	r := httptest.NewRecorder()
+	dashboard.New(dashboard.Config{API: a}).ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui"+path, nil))
+	return r.Code, r.Body.String()
+}
+
+func (a answers) shown(t *testing.T, path string) string {
+	t.Helper()
+	status, text := a.page(t, path)
+	require.Equal(t, http.StatusOK, status, text)
+	return text
+}
+
 func TestNodesThatWaitHaveTheirActionsUnlessTheFlowIsLarge(t *testing.T) {
 	d := dashboard.New(dashboard.Config{API: answers{
 		"/api/v1/me":                  `{"name": "ann", "role": "operator"}`,

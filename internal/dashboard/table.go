@@ -42,7 +42,7 @@ var tables = map[string]tableOf{
 	"executions": {whole: (*visit).executions, parts: 3,
 		columns: []string{"attempt", "worker_id", "claimed_at", "ping_expire_time", "success_time", "fail_time", "fail_kind", "fail_reason", "retry_at", "exec_id"}},
 	"held":     {whole: (*visit).heldBy, columns: []string{"task_id", "type", "worker_id", "attempt", "claimed_at", "ping_expire_time", "deadline", "parked"}},
-	"types":    {whole: (*visit).typeFile, columns: []string{"type", "state", "name", "category", "workers", "running", "max_running", "due", "oldest_due_at", "later", "ended_1h", "failed_1h", "rate_limit"}},
+	"types":    {whole: (*visit).typeFile, columns: []string{"type", "state", "name", "category", "workers", "running", "max_running", "due", "oldest_due_at", "later", "ended_from", "ended_1h", "failed_1h", "rate_limit"}},
 	"series":   {whole: (*visit).seriesFile, columns: []string{"at", "succeeded", "failed", "other", "delay_ms.p50", "delay_ms.p95", "ran_ms.p50", "ran_ms.p95"}},
 	"findings": {whole: (*visit).findings, columns: []string{"check", "state", "detail", "advice"}},
 	"waiting":  {whole: (*visit).waitingFile, columns: []string{"of", "id", "node", "since", "reason", "error_info"}},

@@ -26,14 +26,12 @@ func (v *visit) tasks() error {
 	if err != nil {
 		return err
 	}
+	chosen := pick(q, bulkFilters...)
+	all := len(chosen) == 0
 	filter := document{}
-	for _, name := range bulkFilters {
-		switch values := q[name]; {
-		case len(values) == 0 || values[0] == "":
-		case name == "status" || name == "arg":
+	for name, values := range v.ofTenant(chosen) { // a job goes over what the list shows
+		if filter[name] = values[0]; name == "status" || name == "arg" {
 			filter[name] = values
-		default:
-			filter[name] = values[0]
 		}
 	}
 	args := q["arg"]
@@ -47,7 +45,7 @@ func (v *visit) tasks() error {
 		looks = "The server ends a page when it has looked at 10,000 tasks, or at 100 pairs of a tenant and a type, or read 8 MiB. The next page continues from there."
 	}
 	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Poll: 15, Data: document{
-		"tasks": list(doc["tasks"]), "next": doc["next"], "cut": text(doc["next"]) != "" && len(list(doc["tasks"])) < perPage, "looks": looks, "unreadable": list(doc["unreadable"]), "statuses": lifecycle.Statuses, "status": q["status"], "args": args, "filter": filter, "all": len(filter) == 0,
+		"tasks": list(doc["tasks"]), "next": doc["next"], "cut": text(doc["next"]) != "" && len(list(doc["tasks"])) < perPage, "looks": looks, "unreadable": list(doc["unreadable"]), "statuses": lifecycle.Statuses, "status": q["status"], "args": args, "filter": filter, "all": all,
 	}})
 	return nil
 }

@@ -24,42 +24,46 @@ type typeLine struct {
 // typeStates are what a type may be, the first that holds.
 var typeStates = []string{"paused", "no worker", "failing", "active"}
 
-// State is one of [typeStates]; "" for what is no type.
+// State is one of [typeStates]; "" for what is no type, or where too little is known.
 func (l *typeLine) State() string {
+	uncounted := slices.Contains(l.Uncounted, "due")
 	switch {
 	case l.Others:
 		return ""
 	case l.Paused:
 		return typeStates[0]
-	case l.Due > 0 && l.Workers == 0:
+	case (l.Due > 0 || uncounted) && l.Workers == 0: // what nobody counts may wait for one
 		return typeStates[1]
 	case l.Spark != nil && l.Spark.Fails:
 		return typeStates[2]
+	case uncounted:
+		return ""
 	default:
 		return typeStates[3]
 	}
 }
 
-// typesAsked are all types that the query of the page selects, in its order, with how many there are, and the pauses.
-func (v *visit) typesAsked() (lines []*typeLine, all int, pauses document, err error) {
+// typesAsked are all types that the query of the page selects, in its order, with how many there are, the pauses, and
+// what the statistics say of ended tasks.
+func (v *visit) typesAsked() (lines []*typeLine, all int, pauses, ended document, err error) {
 	stats, err := v.get("/stats", url.Values{"window_ms": {windows[0].MS}})
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, 0, nil, nil, err
 	}
 	if pauses, err = v.get("/pauses", nil); err != nil {
-		return nil, 0, nil, err
+		return nil, 0, nil, nil, err
 	}
 	stored, err := v.every("/types", "types", url.Values{})
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, 0, nil, nil, err
 	}
 	workers, err := v.every("/workers", "workers", url.Values{"state": {"alive"}})
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, 0, nil, nil, err
 	}
 	series, err := v.get("/series/types", url.Values{"window": {windows[0].Name}})
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, 0, nil, nil, err
 	}
 	lines = typeLinesOf(typeRowsOf(stats, pauses), stored, workers)
 	sparks := sparksOf(series)
@@ -73,7 +77,7 @@ func (v *visit) typesAsked() (lines []*typeLine, all int, pauses document, err e
 		return state != "" && l.State() != state || !strings.Contains(strings.ToLower(l.Type+" "+text(l.Settings["name"])+" "+text(l.Settings["category"])), wanted)
 	})
 	sorted(q, lines, typeOrders)
-	return lines, all, pauses, nil
+	return lines, all, pauses, object(stats["ended"]), nil
 }
 
 // typeOrders are the orders of the list of types beside that by name.
@@ -88,10 +92,15 @@ var typeOrders = map[string]func(a, b *typeLine) int{
 
 // typeFile are the types as a file has them.
 func (v *visit) typeFile() (rows []any, err error) {
-	lines, _, _, err := v.typesAsked()
+	lines, _, _, ended, err := v.typesAsked()
 	for _, l := range lines {
 		row := document{
-			"type": l.Type, "state": l.State(), "workers": asNumber(int64(l.Workers)), "running": asNumber(l.Running), "due": asNumber(l.Due), "oldest_due_at": l.OldestDue, "later": asNumber(l.Delayed), "ended_1h": asNumber(l.Ended), "failed_1h": asNumber(l.Failed),
+			"type": l.Type, "state": l.State(), "workers": asNumber(int64(l.Workers)), "oldest_due_at": l.OldestDue, "ended_from": ended["from"], "ended_1h": asNumber(l.Ended), "failed_1h": asNumber(l.Failed),
+		}
+		for column, which := range map[string]string{"due": "due", "later": "delayed", "running": "running"} {
+			if !slices.Contains(l.Uncounted, which) {
+				row[column] = asNumber(l.number(which))
+			}
 		}
 		maps.Copy(row, l.Settings)
 		rows = append(rows, row)
@@ -102,12 +111,12 @@ func (v *visit) typeFile() (rows []any, err error) {
 func asNumber(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
 
 func (v *visit) types() error {
-	lines, all, pauses, err := v.typesAsked()
+	lines, all, pauses, ended, err := v.typesAsked()
 	if err != nil {
 		return err
 	}
 	lines, next := pageOf(v, lines, func(l *typeLine) string { return l.Type })
-	v.render("types", page{Title: "Types", Nav: "Types", Poll: 5, Data: document{"lines": lines, "all": all, "next": next, "states": typeStates, "pausedAll": pauseOfAll(pauses)}})
+	v.render("types", page{Title: "Types", Nav: "Types", Poll: 5, Data: document{"lines": lines, "all": all, "next": next, "states": typeStates, "ended": ended, "pausedAll": pauseOfAll(pauses)}})
 	return nil
 }
 
@@ -117,9 +126,13 @@ const mostServing = 200
 // typeLinesOf are the types that have tasks, settings or workers, which are alive. Those of mscheduler itself come last.
 func typeLinesOf(rows []*typeRow, stored, workers []any) []*typeLine {
 	lines := map[string]*typeLine{}
+	var uncounted []string // of a type that is not counted by name
+	if slices.ContainsFunc(rows, func(r *typeRow) bool { return r.Others }) {
+		uncounted = counted
+	}
 	line := func(typ string) *typeLine {
 		if lines[typ] == nil {
-			lines[typ] = &typeLine{typeRow: &typeRow{Type: typ}}
+			lines[typ] = &typeLine{typeRow: &typeRow{Type: typ, Uncounted: uncounted}}
 		}
 		return lines[typ]
 	}

@@ -1,7 +1,9 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -96,4 +98,51 @@ func TestATokenIsRevoked(t *testing.T) {
 	require.Equal(t, token["id"], tokens[0].(map[string]any)["id"])
 	require.Equal(t, "revoked", tokens[0].(map[string]any)["state"])
 	b.quiet()
+}
+
+func TestNodesThatOnlyHangOnOthersAreNoBusinessOfPeople(t *testing.T) {
+	api := answers{
+		"/api/v1/tasks":   `{"tasks": []}`,
+		"/api/v1/streams": `{"streams": []}`,
+		"/api/v1/flows":   `{"flows": [{"id": "-/f", "counts": {"PENDING": 4}}]}`,
+		"/api/v1/flows/-/f/nodes": `{"nodes": [{"node": "pay", "status": "PENDING", "error_info": "no money"}, {"node": "ship", "status": "PENDING", "after": ["pay"], "reason": "blocked by pay"},
+			{"node": "mail", "status": "PENDING", "after": ["ship"]}, {"node": "approve", "status": "PENDING", "ask": {"title": "Approve?"}}]}`,
+	}
+	text := api.shown(t, "/waiting")
+	require.Contains(t, text, `data-call="POST /flows/-/f/nodes/pay/retry" data-confirm="This node and the 2 behind it begin new lives."`)
+	require.Contains(t, text, `data-call="POST /flows/-/f/nodes/pay/resolve"`)
+	require.Contains(t, text, `href="/ui/flows/-/f?node=approve">Answer`)
+	for _, hangs := range []string{"ship", "mail"} {
+		require.NotContains(t, text, "/nodes/"+hangs+"/")
+	}
+	file := api.shown(t, "/download/waiting.csv")
+	require.Equal(t, 3, strings.Count(file, "\n"), file)
+}
+
+func TestTheFilesOfWhatWaitsAndOfWhatIsHeldHaveAllOfIt(t *testing.T) {
+	api := answers{
+		"/api/v1/streams?limit=1000&status=PENDING":              `{"streams": [{"stream": "s/1", "node": "n"}], "next": "a"}`,
+		"/api/v1/streams?limit=1000&page_token=a&status=PENDING": `{"streams": [{"stream": "s/2", "node": "n"}]}`,
+		"/api/v1/flows?limit=1000&page_token=b&status=PENDING":   `{"flows": [{"id": "-/last", "counts": {"PENDING": 1}}, {"id": "-/large", "counts": {"PENDING": 201}, "reason": "its nodes wait"}]}`,
+		"/api/v1/flows/-/last/nodes?limit=1000&outputs=false":    `{"nodes": [{"node": "approve", "status": "PENDING"}]}`,
+		"/api/v1/executions?limit=1000&worker=w":                 `{"executions": [{"task_id": "-/mail/a"}], "complete": true}`,
+		"/api/v1/executions?limit=1000&worker=busy":              `{"executions": [{"task_id": "-/mail/a"}], "complete": false}`,
+	}
+	var flows []string
+	for i := range 12 {
+		flows = append(flows, fmt.Sprintf(`{"id": "-/f%d", "counts": {"PENDING": 1}}`, i))
+		api[fmt.Sprintf("/api/v1/flows/-/f%d/nodes", i)] = fmt.Sprintf(`{"nodes": [{"node": "n%d", "status": "PENDING"}]}`, i)
+	}
+	api["/api/v1/flows?limit=1000&status=PENDING"] = `{"flows": [` + strings.Join(flows, ",") + `], "next": "b"}`
+	file := api.shown(t, "/download/waiting.csv")
+	for _, row := range []string{"flow,'-/f0,n0,", "flow,'-/f11,n11,", "flow,'-/last,approve,", "flow,'-/large,,,its nodes wait", "stream,s/1,n,", "stream,s/2,n,"} {
+		require.Contains(t, file, "\n"+row)
+	}
+	require.Equal(t, 1+12+2+2, strings.Count(file, "\n"))
+
+	require.Contains(t, api.shown(t, "/download/held.csv?of=w"), "-/mail/a")
+	status, text := api.page(t, "/download/held.csv?of=busy")
+	require.Equal(t, http.StatusConflict, status)
+	require.Contains(t, text, "more than a file can have")
+	require.NotContains(t, text, "-/mail/a")
 }

@@ -3,7 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"net/url"
-	"strings"
+	"slices"
 )
 
 var waitingRoutes = routes{"/waiting": (*visit).waiting}
@@ -17,10 +17,10 @@ const (
 
 // waitingFlow is a flow that waits for somebody, with the nodes that do.
 type waitingFlow struct {
-	ID, Path, Page string
-	Nodes          []any
-	Large          bool // its nodes are on its own page
-	Doc            document
+	ID, Path string // Path is that of the API and of the page
+	Nodes    []any
+	Large    bool // its nodes are on its own page
+	Doc      document
 }
 
 func (v *visit) waiting() error {
@@ -35,38 +35,52 @@ func (v *visit) waiting() error {
 	if err != nil {
 		return err
 	}
-	flows, more, err := v.waitingFlows(q)
+	asks := v.waitingQuery(q)
+	asks.Set("limit", "50")
+	doc, err := v.get("/flows", asks)
 	if err != nil {
 		return err
 	}
-	streams, moreStreams, err := v.waitingStreams(q)
+	flows, err := v.waitingFlows(list(doc["flows"]), mostFlowsAsked)
 	if err != nil {
 		return err
+	}
+	var streams document
+	if v.showsStreams(q) {
+		if streams, err = v.get("/streams", url.Values{"status": {pending}, "limit": {"100"}}); err != nil {
+			return err
+		}
 	}
 	asked.Del("limit")
 	v.render("waiting", page{Title: "Waiting for people", Nav: "Waiting", Poll: 5, Data: document{
-		"tasks": list(tasks["tasks"]), "next": tasks["next"], "flows": flows, "more": more, "streams": streams, "moreStreams": moreStreams, "pending": asked,
+		"tasks": list(tasks["tasks"]), "next": tasks["next"], "flows": flows, "more": text(doc["next"]) != "", "streams": list(streams["streams"]), "moreStreams": text(streams["next"]) != "", "pending": asked,
 	}})
 	return nil
 }
 
-// waitingStreams are the streams whose node waits for somebody, those that changed last first. Streams belong to no tenant.
-func (v *visit) waitingStreams(q url.Values) (out []any, more bool, err error) {
-	if v.who.Tenants != nil || q.Get("tenant") != "" {
-		return nil, false, nil
-	}
-	doc, err := v.get("/streams", url.Values{"status": {pending}, "limit": {"100"}})
-	return list(doc["streams"]), text(doc["next"]) != "", err
+// waitingQuery asks for the flows that wait for somebody, those that changed last first.
+func (v *visit) waitingQuery(q url.Values) url.Values {
+	out := pick(q, "tenant")
+	out.Set("status", pending)
+	return v.ofTenant(out)
 }
 
-// waitingFile are the nodes that the page shows, those of flows and of streams, as a file has them.
+// showsStreams reports whether the page has streams whose node waits for somebody. Streams belong to no tenant.
+func (v *visit) showsStreams(q url.Values) bool {
+	return v.who.Tenants == nil && q.Get("tenant") == ""
+}
+
+// waitingFile are all nodes that wait for somebody, those of flows and of streams, as a file has them.
 func (v *visit) waitingFile() (rows []any, err error) {
-	q := pick(v.r.URL.Query(), "tenant")
-	streams, _, err := v.waitingStreams(q)
+	q := v.r.URL.Query()
+	docs, err := v.every("/flows", "flows", v.waitingQuery(q))
 	if err != nil {
 		return nil, err
 	}
-	flows, _, err := v.waitingFlows(q)
+	flows, err := v.waitingFlows(docs, len(docs))
+	if err != nil {
+		return nil, err
+	}
 	for _, f := range flows {
 		for _, n := range f.Nodes {
 			n := object(n)
@@ -76,6 +90,10 @@ func (v *visit) waitingFile() (rows []any, err error) {
 			rows = append(rows, document{"of": "flow", "id": f.ID, "since": f.Doc["updated_at"], "reason": f.Doc["reason"]})
 		}
 	}
+	if !v.showsStreams(q) {
+		return rows, nil
+	}
+	streams, err := v.every("/streams", "streams", url.Values{"status": {pending}})
 	for _, s := range streams {
 		s := object(s)
 		rows = append(rows, document{"of": "stream", "id": s["stream"], "node": s["node"], "since": s["since"], "reason": s["reason"]})
@@ -83,34 +101,30 @@ func (v *visit) waitingFile() (rows []any, err error) {
 	return rows, err
 }
 
-// waitingFlows are the flows that wait for somebody, those that changed last first.
-func (v *visit) waitingFlows(q url.Values) (out []waitingFlow, more bool, err error) {
-	q.Set("status", "PENDING")
-	q.Set("limit", "50")
-	doc, err := v.get("/flows", v.ofTenant(q))
-	if err != nil {
-		return nil, false, err
-	}
-	for i, f := range list(doc["flows"]) {
+// waitingFlows finds in each of the first flows the nodes that wait for somebody themselves. A node that only hangs on
+// another one is none of them: a retry would start it ahead of that.
+func (v *visit) waitingFlows(docs []any, asked int) (out []waitingFlow, err error) {
+	for i, f := range docs {
 		f := object(f)
 		id := text(f["id"])
-		w := waitingFlow{ID: id, Path: "/flows" + idPath(id, 2), Page: "/flows" + idPath(id, 2), Doc: f}
-		nodes := int64(0)
+		w := waitingFlow{ID: id, Path: "/flows" + idPath(id, 2), Doc: f}
+		count := int64(0)
 		for _, n := range object(f["counts"]) {
-			nodes += integer(n)
+			count += integer(n)
 		}
-		if w.Large = i >= mostFlowsAsked || nodes > mostNodesAsked; !w.Large {
+		if w.Large = i >= asked || count > mostNodesAsked; !w.Large {
 			nodes, err := v.nodeStates(w.Path)
 			if unlessGone(err) != nil {
-				return nil, false, err
+				return nil, err
 			}
-			for _, n := range nodes {
-				if strings.EqualFold(text(object(n)["status"]), "PENDING") {
-					w.Nodes = append(w.Nodes, n)
-				}
+			w.Nodes = asking(nodes)
+			for _, n := range w.Nodes {
+				at := slices.IndexFunc(nodes, func(one any) bool { return nodeName(one) == nodeName(n) })
+				_, behind := aroundOf(nodes, at)
+				object(n)["again"] = behind.again()
 			}
 		}
 		out = append(out, w)
 	}
-	return out, text(doc["next"]) != "", nil
+	return out, nil
 }

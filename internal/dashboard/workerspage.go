@@ -49,6 +49,9 @@ func (v *visit) heldBy() ([]any, error) {
 		return nil, err
 	}
 	held, err := v.held(id, worker)
+	if err == nil && held["complete"] != true { // the API lists no more, and half a file must not look like a whole one
+		err = &problem{Status: http.StatusConflict, Title: "The file would lack some", Detail: "the worker holds, or the fleet runs, more than a file can have: " + number(mostHeld) + " executions of a worker at most"}
+	}
 	return list(held["executions"]), err
 }
 

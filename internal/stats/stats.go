@@ -60,7 +60,7 @@ type TypeQueue struct {
 	Running   int64  `json:"running" doc:"have an open execution"`
 	Others    bool   `json:"others,omitempty" doc:"it is no type, but all beyond the first hundred"`
 
-	Uncounted []string `json:"uncounted,omitempty" doc:"due, delayed, running: these numbers are 0 because no count has been quick enough yet"`
+	Uncounted []string `json:"uncounted,omitempty" doc:"due, delayed, running: these numbers are 0 because no count has been quick enough yet, or because the type is beyond the first hundred"`
 }
 
 // Tally counts tasks by type and status.
@@ -129,9 +129,12 @@ func Of(ctx context.Context, s *store.Store, taker *census.Taker, q Query) (Stat
 func queueOf(c *store.Census, typ string) *Queue {
 	out := &Queue{CountedAt: stamp(c.At), Complete: c.Complete, NextTick: stamp(c.Rules.Oldest), Types: []TypeQueue{}}
 	for i, t := range c.Types {
-		if typ == "" || typ == t.Type {
-			out.Types = append(out.Types, TypeQueue{t.Type, t.Due.N, stamp(t.Due.Oldest), t.Delayed, t.Running, i == measure.Most, t.Uncounted})
+		if others := i == measure.Most; typ == "" || typ == t.Type && !others {
+			out.Types = append(out.Types, TypeQueue{t.Type, t.Due.N, stamp(t.Due.Oldest), t.Delayed, t.Running, others, t.Uncounted})
 		}
+	}
+	if typ != "" && len(out.Types) == 0 && len(c.Types) > measure.Most { // it may be one of the others
+		out.Types = []TypeQueue{{Type: typ, Uncounted: []string{store.CountDue, store.CountDelayed, store.CountRunning}}}
 	}
 	return out
 }

@@ -80,3 +80,17 @@ func TestQuantilesAndRatesOfWhatHasEnded(t *testing.T) {
 	require.EqualValues(t, 1, summary(tasks, Query{Tenant: model.NoTenant}, now.Add(-time.Minute), now, true).Count)
 	require.Equal(t, []time.Duration{7 * 24 * time.Hour, 24 * time.Hour, time.Hour}, retentions([]*model.TaskType{{}, {Options: model.Options{Retention: time.Hour}}, {Options: model.Options{Retention: time.Hour}}}))
 }
+
+// A type beyond the first hundred has no number of its own: nobody may take that for none.
+func TestATypeThatIsNotCountedByNameIsUncounted(t *testing.T) {
+	c := &store.Census{Types: []store.TypeCensus{{Type: "mail", Running: 2}}}
+	require.Empty(t, queueOf(c, "rare").Types, "all types are counted")
+	for i := range measure.Most {
+		c.Types = append(c.Types, store.TypeCensus{Type: fmt.Sprint("t", i)})
+	}
+	c.Types[measure.Most].Type = measure.Other
+	for _, typ := range []string{"rare", measure.Other} {
+		require.Equal(t, []TypeQueue{{Type: typ, Uncounted: []string{store.CountDue, store.CountDelayed, store.CountRunning}}}, queueOf(c, typ).Types)
+	}
+	require.Equal(t, []TypeQueue{{Type: "mail", Running: 2}}, queueOf(c, "mail").Types)
+}

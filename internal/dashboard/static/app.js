@@ -150,7 +150,11 @@ function listen() {
   source.onopen = () => { alive(true); refresh(); };
   source.onerror = () => {
     alive(false);
-    if (source?.readyState === EventSource.CLOSED) { source = null; retry = setTimeout(listen, 10000); } // refused: it does not try again by itself
+    if (source?.readyState === EventSource.CLOSED) { // refused: it does not try again by itself, and the page learns why
+      source = null;
+      retry = setTimeout(listen, 10000);
+      refresh();
+    }
   };
 }
 document.addEventListener("visibilitychange", () => {
@@ -267,6 +271,7 @@ function keyFor(form, body) {
   }
   return "idempotent" in form.dataset ? form.dataset.key : undefined;
 }
+const signedOutText = "you are signed out: sign in again in another tab, and repeat this";
 async function call(what, body, { match, fresh, key } = {}) {
   const [method, path] = what.split(" ");
   const headers = { "Content-Type": "application/json" };
@@ -277,7 +282,7 @@ async function call(what, body, { match, fresh, key } = {}) {
   const text = await answer.text();
   let doc = {};
   try { doc = text ? JSON.parse(text) : {}; } catch { doc = { detail: text }; }
-  if (answer.status === 401) doc = { detail: "you are signed out: sign in again in another tab, and repeat this" };
+  if (answer.status === 401) doc = { detail: signedOutText };
   return { ok: answer.ok, status: answer.status, doc };
 }
 document.addEventListener("submit", async (event) => {
@@ -296,6 +301,11 @@ document.addEventListener("submit", async (event) => {
   if (form.dataset.confirm && !await confirmed(button.textContent, form.dataset.confirm)) { delete form.dataset.busy; catchUp(); return; }
   button.disabled = true;
   try {
+    if ("counts" in form.dataset) { // a job: somebody sees first how many tasks it goes over
+      const { ok, doc } = await call(form.dataset.call, { ...body, dry_run: true });
+      if (!ok) { showErrors(form, doc); return; }
+      if (!await confirmed(`${button.textContent.trim()}: ${body.action}`, `${matching(doc)} now. Each is changed whose status allows it.`)) return;
+    }
     const { ok, doc } = await call(form.dataset.call, body, { match: form.dataset.match, fresh: "fresh" in form.dataset, key: keyFor(form, body) });
     if (!ok) { showErrors(form, doc); return; }
     delete form.dataset.keyOf;
@@ -418,6 +428,8 @@ document.addEventListener("click", async (event) => {
   stopped = false;
   const stop = $("#chosen-stop"), progress = $("#chosen-progress"), refused = [];
   stop.hidden = progress.hidden = false;
+  progress.textContent = `0 of ${boxes.length} done`;
+  $("#chosen-refused").hidden = true;
   let done = 0;
   for (const box of boxes) {
     if (stopped) break;
@@ -434,13 +446,14 @@ document.addEventListener("click", async (event) => {
 countChosen();
 
 // How many tasks a bulk job would change.
+function matching(counted) { return counted.matched + (counted.matched === 1 ? " task matches" : " tasks match"); }
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-count]");
   if (!button) return;
   const form = button.closest("form"), said = $("output", form);
   said.textContent = "…";
   const { ok, doc } = await call(form.dataset.call, { ...bodyOf(form), dry_run: true });
-  said.textContent = ok ? doc.matched + (doc.matched === 1 ? " task matches" : " tasks match") : [doc.detail, ...(doc.errors || []).map((e) => e.message)].join("; ");
+  said.textContent = ok ? matching(doc) : [doc.detail, ...(doc.errors || []).map((e) => e.message)].join("; ");
 });
 
 // Views that this browser keeps: the filters of a list under a name.
@@ -488,10 +501,11 @@ for (const f of $$("input[data-utc]")) {
   if (at && !isNaN(at)) f.value = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
 }
 for (const form of $$("form.filters")) {
-  form.addEventListener("formdata", (event) => {
-    for (const [name, value] of [...event.formData]) {
-      if (value === "") event.formData.delete(name);
-      else if ($(`input[data-utc][name="${CSS.escape(name)}"]`, form)) event.formData.set(name, new Date(value).toISOString());
+  form.addEventListener("formdata", ({ formData }) => {
+    for (const name of new Set(formData.keys())) { // several fields may have the same one
+      const given = formData.getAll(name), utc = $(`input[data-utc][name="${CSS.escape(name)}"]`, form);
+      formData.delete(name);
+      for (const value of given) if (value !== "") formData.append(name, utc ? new Date(value).toISOString() : value);
     }
   });
 }

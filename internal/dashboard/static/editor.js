@@ -3,6 +3,7 @@
 {
   const form = $("#editor"), source = $("#source"), fields = $$("[data-field]", form);
   let doc = {}, broken = false, turn = 0, dirty = ""; // dirty is what was changed last and is not converted yet: source, form
+  const late = new Set(); // the fields whose values wait until the source is converted
   let large = null; // the field with a number that JavaScript cannot hold: nothing is sent before it is gone
 
   const at = (path) => path.split(".").reduce((o, name) => o?.[name], doc);
@@ -13,9 +14,19 @@
     if (value === undefined) delete into[last]; else into[last] = value;
     if (names.length && !Object.keys(into).length) put(names.join("."), undefined);
   }
+  // Unconverted says why the server has not converted a text. Nothing is lost: it is tried again.
+  class Unconverted extends Error {}
   async function convert(to, text) {
     const answer = await fetch(base + "/text/" + to, { method: "POST", body: text });
+    if (answer.status === 401) { signedOut(base + "/sign-in"); throw new Unconverted(signedOutText); }
+    if (!answer.ok) throw new Unconverted((await answer.text()).trim() || "the text cannot be converted now; retry");
     return answer.json();
+  }
+  const why = (e) => e instanceof Unconverted ? e.message : "the server does not answer; retry";
+  // unconverted shows it at the text, until form and YAML say the same.
+  function unconverted(e) {
+    $("#source-error").hidden = false;
+    $("#source-error").textContent = why(e);
   }
   function sourceError(message) {
     if (large) message ||= "A number of 16 digits or more: write it in the YAML";
@@ -51,8 +62,12 @@
         // A number that JavaScript cannot hold is edited as text only.
         const textOnly = tooLarge(out.text);
         fields.forEach((f) => { f.disabled = textOnly; f.title = textOnly ? "The document has numbers that a browser cannot hold: edit the YAML" : ""; });
-        dirty = "";
-        doc = read; fields.forEach((f) => { if (f !== document.activeElement) show(f); }); unfold(); sourceError(""); return; }
+        const kept = textOnly ? [] : [...late];
+        dirty = ""; late.clear();
+        doc = read; fields.forEach((f) => { if (f !== document.activeElement && !kept.includes(f)) show(f); }); unfold(); sourceError("");
+        kept.forEach(take);
+        return;
+      }
     }
     sourceError(out.error || "want fields, such as type: mail");
   }
@@ -61,22 +76,27 @@
     if (mine === turn && !out.error) { dirty = ""; source.value = out.text === "{}\n" ? "" : out.text; sourceError(""); }
   }
   let later = 0;
-  const soon = (f) => { clearTimeout(later); later = setTimeout(f, 250); };
+  const soon = (f) => { clearTimeout(later); later = setTimeout(() => f().catch(unconverted), 250); };
   source.addEventListener("input", () => { dirty = "source"; large = null; soon(fromSource); });
-  for (const f of fields) f.addEventListener("input", async () => {
-    if (dirty === "source") await settle(); // what was typed there comes first
+  // take has the document say what a field says.
+  function take(f) {
     if (f.dataset.as === "json" && tooLarge(f.value)) { large = f; sourceError(""); return; }
     if (large === f) large = null;
     put(f.dataset.field, valueOf(f));
     dirty = "form";
     soon(toSource);
+  }
+  for (const f of fields) f.addEventListener("input", async () => {
+    if (dirty !== "source") { take(f); return; }
+    late.add(f); // what was typed there comes first
+    try { await settle(); } catch (e) { unconverted(e); }
   });
   // settle makes form and YAML say the same.
   async function settle() {
     clearTimeout(later);
     if (large) return;
     if (dirty === "source" || broken) await fromSource();
-    else if (dirty === "form") await toSource();
+    if (dirty === "form" && !broken && !large) await toSource();
   }
   // written is the document as JSON, as the YAML says it: digit by digit.
   async function written() {
@@ -85,7 +105,7 @@
   }
   $("#editor-back").addEventListener("click", () => history.back());
   let first = {}; // the document as it was before anybody changed it
-  fromSource().then(() => { first = structuredClone(doc); if ($("#drawn")) preview(); });
+  fromSource().then(() => { first = structuredClone(doc); if ($("#drawn")) preview(); }, unconverted);
 
   function clear() {
     $$(".error:not(#source-error, #editor-errors)", form).forEach((e) => e.remove());
@@ -158,7 +178,7 @@
       $("#previewed").hidden = true;
       tell(said);
       if ($("#drawn") && $(".picture svg")) $("#drawn").textContent = "as it was before";
-    } catch { tell({ detail: "the server does not answer; retry" }); }
+    } catch (e) { tell({ detail: why(e) }); }
   }
   $("#editor-preview")?.addEventListener("click", preview);
   // What changes, before it is sent: values by their paths. A field says how it is called and what a change of it does.
@@ -171,7 +191,7 @@
   }
   async function showReview() {
     clear();
-    await written();
+    try { await written(); } catch (e) { tell({ detail: why(e) }); return; }
     if (broken) { source.focus(); return; }
     const rows = $("#review-rows"), was = leaves(first, "", new Map()), is = leaves(doc, "", new Map());
     rows.replaceChildren();
@@ -201,6 +221,6 @@
       const { ok, doc: answer } = await call(form.dataset.sends, text, { match: form.dataset.match, fresh: "fresh" in form.dataset, key: keyFor(form, text) });
       if (!ok) { tell(answer); return; }
       location.href = base + pathTo(form.dataset.then, answer);
-    } catch { tell({ detail: "the server does not answer; retry" }); } finally { button.disabled = false; }
+    } catch (e) { tell({ detail: why(e) }); } finally { button.disabled = false; }
   }
 }

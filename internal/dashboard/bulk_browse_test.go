@@ -72,6 +72,12 @@ func TestAJobStartsWhenItsNumberIsConfirmed(t *testing.T) {
 	b.run(chromedp.Click("#everything summary"), chromedp.WaitVisible("#remark"), chromedp.Click("#everything button.primary"))
 	require.Equal(t, "too many", b.text("#everything .error"))
 	b.heard("status 422")
+
+	s.fails("POST /bulk", http.StatusServiceUnavailable, `{"status": 503, "title": "Service Unavailable", "detail": "too slow"}`)
+	b.visit(s.url + "/tasks?type=mail")
+	b.run(chromedp.Click("#everything summary"), chromedp.WaitVisible("#remark"), chromedp.Click("#everything button.primary"), chromedp.WaitVisible("#confirm-yes"))
+	require.Contains(t, b.text("#confirm-text"), "cannot be counted in time")
+	b.heard("status 503")
 	b.quiet()
 }
 

@@ -302,9 +302,10 @@ document.addEventListener("submit", async (event) => {
   button.disabled = true;
   try {
     if ("counts" in form.dataset) { // a job: somebody sees first how many tasks it goes over
-      const { ok, doc } = await call(form.dataset.call, { ...body, dry_run: true });
-      if (!ok) { showErrors(form, doc); return; }
-      if (!await confirmed(`${button.textContent.trim()}: ${body.action}`, `${matching(doc)} now. Each is changed whose status allows it.`)) return;
+      const { ok, status, doc } = await call(form.dataset.call, { ...body, dry_run: true }).catch(() => ({ status: 503 }));
+      if (!ok && status < 500) { showErrors(form, doc); return; }
+      const many = ok ? `${matching(doc)} now.` : "The tasks that match cannot be counted in time.";
+      if (!await confirmed(`${button.textContent.trim()}: ${body.action}`, `${many} Each is changed whose status allows it.`)) return;
     }
     const { ok, doc } = await call(form.dataset.call, body, { match: form.dataset.match, fresh: "fresh" in form.dataset, key: keyFor(form, body) });
     if (!ok) { showErrors(form, doc); return; }

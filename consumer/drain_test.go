@@ -428,8 +428,17 @@ func TestARestoreReadsTheCheckpointThatWasCommitted(t *testing.T) {
 	c, err := New(Config{Database: db})
 	require.NoError(t, err)
 	var found []int
+	var lapsed error
 	require.NoError(t, Handle(c, drained, func(ctx context.Context, task *Task[int]) (model.None, error) {
 		if len(found) == 6 {
+			const path = "worker_states.0.fail_time" // as after a takeover
+			set := func(op string) {
+				_, err := db.Collection("tasks").UpdateByID(ctx, s.ID, bson.D{{Key: op, Value: bson.D{{Key: path, Value: time.Now()}}}})
+				require.NoError(t, err)
+			}
+			set("$set")
+			_, lapsed = task.Restore(new(int))
+			set("$unset")
 			return model.None{}, nil
 		}
 		return model.None{}, db.Client().UseSession(ctx, func(ctx context.Context) error {
@@ -454,6 +463,7 @@ func TestARestoreReadsTheCheckpointThatWasCommitted(t *testing.T) {
 	require.NoError(t, err)
 	task, err := p.Get(t.Context(), s.ID)
 	require.NoError(t, err)
+	require.ErrorIs(t, lapsed, model.ErrFenced)
 	require.Equal(t, []int{0, 0, 500, 500, 1000, 1000}, found, task.ErrorInfo)
 	require.InDelta(t, 6, task.Progress.Percent, 0)
 	require.Equal(t, 1, task.Attempt)

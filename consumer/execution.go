@@ -131,7 +131,7 @@ func (e *Execution) recall() error {
 	if err != nil {
 		return err
 	}
-	if _, is := lifecycle.ExecutionOf(t, e.hold.execID); is == nil || is.LocalRetries < int(e.retries.Load()) {
+	if _, is := lifecycle.ExecutionOf(t, e.hold.execID); is == nil || !lifecycle.Open(is) || is.LocalRetries < int(e.retries.Load()) {
 		return model.ErrFenced
 	}
 	e.remember(lifecycle.CheckpointOf(t, e.consumer.cfg.WorkerID))

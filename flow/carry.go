@@ -47,7 +47,13 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]e
 			continue
 		}
 		n, some, err := p.finishSome(ctx, long, flows)
-		if err != nil {
+		switch {
+		case err != nil && !first && errors.Is(err, context.DeadlineExceeded): // what is carried out stays so
+			for _, f := range flows {
+				held[f.ID] = errNoTime
+			}
+			return held, nil
+		case err != nil:
 			return nil, err
 		}
 		maps.Copy(held, some)

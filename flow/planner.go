@@ -94,8 +94,8 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 		made[i].impatient = p.failing.over(c.Doc, p.store.Local().Monotonic())
 	}
 	answers, entered := make([]decision.Answer[*graph.Flow], len(cases)), p.store.Local().Monotonic()
-	for from := 0; from < len(cases); {
-		if from > 0 && p.store.Local().Monotonic()-entered > longTime { // a later look tells the others
+	for from, late := 0, false; from < len(cases); {
+		if late = late || from > 0 && p.store.Local().Monotonic()-entered > longTime; late { // a later look tells the others
 			answers[from].After = cases[from].Doc
 			from++
 			continue
@@ -105,6 +105,9 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 			for _, life := range m.passing {
 				m.known.forget(life)
 			}
+		}
+		if late = err != nil && from > 0 && errors.Is(err, context.DeadlineExceeded); late {
+			continue
 		}
 		if err != nil {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/follow"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -31,6 +32,10 @@ type EventFilter struct {
 	// longer has all events since the token, the error is [model.ErrMissed].
 	After string
 }
+
+// openPatience is how long Subscribe waits for a server that is down, such as one without a primary, if its context does not
+// end before.
+const openPatience = 30 * time.Second
 
 // maxEventTypes bounds the types of one filter: they are one regular expression.
 const maxEventTypes = 100
@@ -79,7 +84,7 @@ func (f *EventFilter) validate() error {
 // hours behind.
 //
 // If no seat is free, or the deployment has no change streams, the error is a *[model.NoStreamError].
-// A bad filter or token is a *model.InvalidError.
+// A bad filter or token is a *model.InvalidError. Subscribe waits for a server that is down, for half a minute at most.
 //
 // Close the subscription after use; [Producer.Close] also closes it. ctx applies only to the
 // call of Subscribe.
@@ -110,6 +115,7 @@ func (p *Producer) subscribe(ctx context.Context, filter EventFilter) (*Subscrip
 		return nil, err
 	}
 	of := store.EventFilter{Tenant: filter.Tenant, Types: slices.Compact(slices.Sorted(slices.Values(filter.Types))), Key: filter.Key, Kinds: slices.Clone(filter.Kinds)}
+	began := clock.Read(p.room.Store.Local())
 	f := follow.Follower[*store.EventStream]{
 		Store: p.room.Store, Of: of.Types, Renewal: p.subscriptions.renewal,
 		Open: func(ctx context.Context, token bson.Raw) (*store.EventStream, error) {
@@ -120,8 +126,10 @@ func (p *Producer) subscribe(ctx context.Context, filter EventFilter) (*Subscrip
 			return stream, err
 		},
 		Take: func(ctx context.Context, stream *store.EventStream) error { return s.take(ctx, stream, running.Done()) },
-		// An error before the first stream was open is the answer of Subscribe.
-		Ends: func(error) bool { return !s.isOpen() },
+		// An error before the first stream was open is the answer of Subscribe, at once or after a while.
+		Ends: func(err error) bool {
+			return !s.isOpen() && (!store.Unreachable(err) || began.Since(p.room.Store.Local()) > openPatience)
+		},
 	}
 	go func() {
 		s.err = f.Run(running, token)

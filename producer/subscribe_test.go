@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -226,6 +227,19 @@ func TestASeatIsKeptWhileTheSubscriptionIsOpen(t *testing.T) {
 	var none *model.NoStreamError
 	require.ErrorAs(t, err, &none)
 	require.ErrorContains(t, err, "seat lapsed")
+}
+
+func TestASubscriptionWaitsForAServerThatIsDown(t *testing.T) {
+	px := testdb.Behind(t)
+	b := setup(t, func(c *Config) { c.Database = testdb.Through(t, px) })
+	require.NoError(t, b.p.room.Prepare(t.Context()))
+	// The driver tries a read twice itself.
+	seats := px.Set(proxy.Rule{Command: "find", Collection: "seats", Do: proxy.CutBefore, Times: 4})
+	stream := px.Set(proxy.Rule{Command: "aggregate", Collection: "tasks", Do: proxy.CutBefore, Times: 4})
+	s := b.subscribe(EventFilter{})
+	require.Equal(t, 4, max(seats.Sprung(), stream.Sprung()))
+	b.send(mail{}, Key("k"))
+	require.Equal(t, "k", b.next(s).Key)
 }
 
 func TestASubscriptionRefusesBadInput(t *testing.T) {

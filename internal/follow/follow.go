@@ -71,6 +71,7 @@ func (f *Follower[S]) Run(ctx context.Context, token bson.Raw) error {
 	if !topology.Subscriptions() {
 		return ErrNoStreams
 	}
+	caller := ctx
 	ctx, stop := context.WithCancelCause(ctx)
 	s := seat{store: f.Store, of: f.Of, holder: "follow/" + rand.Text()}
 	var keeping sync.WaitGroup
@@ -101,11 +102,13 @@ func (f *Follower[S]) Run(ctx context.Context, token bson.Raw) error {
 			pause = firstReopen
 		}
 		switch {
+		case err != nil && caller.Err() == nil && !errors.Is(err, context.Canceled) && !store.EventsLost(err) && f.Ends(err):
+			return err // also when the seat was lost meanwhile
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case store.EventsLost(err):
 			return fmt.Errorf("%w, the server no longer has all that happened: %w", model.ErrMissed, err)
-		case err != nil && (final(err) || f.Ends(err)):
+		case err != nil && final(err):
 			return err
 		case opened && token == nil: // to begin again from now on would miss events silently
 			return fmt.Errorf("%w: %w", model.ErrMissed, errNoPlace)

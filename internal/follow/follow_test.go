@@ -2,10 +2,12 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -34,4 +36,33 @@ func TestASeatIsKeptThroughARenewalThatFailed(t *testing.T) {
 	require.NoError(t, second.take(t.Context()))
 	require.NotEqual(t, first.have, second.have, "the first still has its seat")
 	require.ErrorIs(t, (&seat{store: st, holder: "third"}).take(t.Context()), errNoSeat)
+}
+
+// ended is a stream whose listener has left.
+type ended struct{}
+
+func (ended) Token() bson.Raw             { return bson.Raw{5, 0, 0, 0, 0} }
+func (ended) Close(context.Context) error { return nil }
+
+func TestAListenerThatHasLeftIsNotAskedToWaitForAnotherSeat(t *testing.T) {
+	db := testdb.New(t)
+	st, err := store.Open(store.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, st.Ready(t.Context()))
+	require.NoError(t, st.ReadClock(t.Context()))
+	left := errors.New("left")
+	f := Follower[ended]{
+		Store: st, Renewal: time.Millisecond,
+		Open: func(context.Context, bson.Raw) (ended, error) { return ended{}, nil },
+		Take: func(ctx context.Context, _ ended) error { // others take all seats meanwhile
+			_, err := db.Collection("seats").UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "holder", Value: "other"}}}})
+			require.NoError(t, err)
+			other := seat{store: st, holder: "second"}
+			_ = other.take(t.Context())
+			<-ctx.Done()
+			return left
+		},
+		Ends: func(err error) bool { return errors.Is(err, left) },
+	}
+	require.ErrorIs(t, f.Run(t.Context(), nil), left)
 }

@@ -57,6 +57,7 @@ type wait struct {
 
 	look   *time.Timer   // nil = the type returns at until
 	since  time.Duration // monotonic: when it began to wait
+	asked  time.Duration // monotonic: when a wish was last due; 0 = never
 	wished time.Duration // monotonic: when a permit was last wished for; 0 = never
 }
 
@@ -69,7 +70,7 @@ func (g *Gate) full(typ string) {
 	switch {
 	case g.watcher != nil:
 		longest = min(longestLook*w.looksApart(), searchAfter/2)
-	case w.wished > 0: // a caller that asks four times a second comes while the permit is left alone
+	case w.wished > 0 && g.store.Local().Monotonic()-w.wished < wishLasts: // a caller that asks four times a second comes while the permit is left alone
 		longest = aside / 4
 	}
 	w.pause = min(max(2*w.pause, firstPause), longest)
@@ -198,6 +199,7 @@ func (g *Gate) wish(ctx context.Context, typ string, w *wait) (quick bool) {
 	k, due := g.known[typ], w.wishDue(now)
 	if due {
 		k.wishes++
+		w.wished = now
 	}
 	quick = w.wished > 0 && k.wishes <= quickWishes
 	g.mu.Unlock()
@@ -228,6 +230,9 @@ func (g *Gate) wishUnwatched(ctx context.Context, typ string) {
 			return
 		}
 	}
+	g.mu.Lock()
+	w.wished = now
+	g.mu.Unlock()
 	g.report(g.store.Permits.Wish(ctx, typ, g.id), "asking for a permit")
 }
 
@@ -242,9 +247,9 @@ func (g *Gate) tookUnwatched(typ string, p lifecycle.Permit) {
 
 // wishDue reports whether it is time for a wish, and notes it. The caller holds mu.
 func (w *wait) wishDue(now time.Duration) bool {
-	due := now-max(w.since, w.wished) >= wishAfter
+	due := now-max(w.since, w.asked) >= wishAfter
 	if due {
-		w.wished = now
+		w.asked = now
 	}
 	return due
 }

@@ -26,11 +26,11 @@ func WhatBecame(ctx context.Context, st *store.Store, rules *periodic.Periodic, 
 	if err != nil {
 		return out, err
 	}
-	rule, err := st.Rules.Get(ctx, tickplan.RuleOf(run))
-	if err != nil {
-		return out, err
-	}
+	var rule *schedule.Rule
 	if rec == nil {
+		if rule, err = st.Rules.Get(ctx, tickplan.RuleOf(run)); err != nil {
+			return out, err
+		}
 		rec = tickplan.RunOf(rule, run)
 	}
 	if rec == nil {

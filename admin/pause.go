@@ -32,8 +32,8 @@ func (a *Admin) pause(ctx context.Context, doing string, types []string, do func
 	return a.set(ctx, doing, do)
 }
 
-// set changes a setting. It is part of no transaction: each process reads the control document each second, and the
-// workers are told at once.
+// set changes a setting outside any transaction. Other processes read settings before the transaction could commit, and
+// signals to workers cannot be taken back.
 func (a *Admin) set(ctx context.Context, doing string, do func(context.Context) error) error {
 	ctx = store.Outside(ctx)
 	if err := a.room.Prepare(ctx); err != nil {

@@ -226,15 +226,17 @@ func TestTheManifestsFitTheBinary(t *testing.T) {
 	}
 }
 
-// A deployment without replicas gets its first one for any task that it would run.
+// A deployment grows for any task that it would run.
 func TestTheAutoscalerCountsTheTypesThatWorkRuns(t *testing.T) {
 	scaled := yamlFile[struct {
 		Spec struct {
-			ScaleTargetRef struct{ Name string }
-			Triggers       []struct{ Metadata struct{ Query string } }
+			ScaleTargetRef  struct{ Name string }
+			MinReplicaCount int `yaml:"minReplicaCount"`
+			Triggers        []struct{ Metadata struct{ Query string } }
 		}
 	}](t, "../../deploy/keda/scaledobject.yaml")[0].Spec
 	require.Equal(t, "mscheduler-work", scaled.ScaleTargetRef.Name)
+	require.Positive(t, scaled.MinReplicaCount, "workers also move ended tasks to the history")
 	require.Len(t, scaled.Triggers, 1)
 	found := regexp.MustCompile(`type=~("[^"]*")`).FindStringSubmatch(scaled.Triggers[0].Metadata.Query)
 	require.NotNil(t, found)

@@ -74,8 +74,8 @@ func (f *filterFlags) given(fs *pflag.FlagSet) bool {
 	return false
 }
 
-// filter makes the store's filter, or says which flag is wrong. An empty one, such as that of a script's variable
-// that is not set, would select every task. The times may be relative to those of the database: see times.
+// filter makes the store's filter, or says which flag is wrong. It refuses an empty flag, such as a script passes for a
+// variable that is not set: it would select every task. The caller reads the times again once it knows the database's.
 func (a *app) filter(fs *pflag.FlagSet, f *filterFlags) (store.Filter, error) {
 	for _, name := range filterNames {
 		if v := fs.Lookup(name); v.Changed && (v.Value.String() == "" || v.Value.String() == "[]") {

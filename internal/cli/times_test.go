@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
@@ -37,26 +37,26 @@ func TestADurationOfAFilterLiesInThePast(t *testing.T) {
 func TestADurationOfAFilterCountsFromTheTimeOfTheDatabase(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "mail", "--key", "k", "--in", "1h")
-	p := testdb.Behind(t)
-	p.Rewrite(func(command string, answer bson.Raw) bson.Raw {
-		var doc bson.D
-		if !strings.EqualFold(command, "hello") || bson.Unmarshal(answer, &doc) != nil {
-			return answer
-		}
-		for i := range doc {
-			if doc[i].Key == "localTime" {
-				doc[i].Value = time.Now().Add(24 * time.Hour)
-			}
-		}
-		raw, err := bson.Marshal(doc)
-		if err != nil {
-			return answer
-		}
-		return raw
-	})
-	s.uri = p.URI()
+	s.databaseAt(24 * time.Hour)
 	require.Equal(t, "1\n", s.ok("task", "count", "--created-before", "-2h").stdout)
 	require.NotContains(t, s.ok("task", "list", "--created-after", "-2h").stdout, "mail/k")
 	require.Contains(t, s.ok("task", "cancel", "--type", "mail", "--created-after", "-2h", "--yes").stdout, "0 tasks")
 	require.Contains(t, s.ok("task", "cancel", "--type", "mail", "--created-before", "-2h", "--yes").stdout, "1 task")
+}
+
+// What was sent after the count is not what somebody was asked about.
+func TestABoundInTheFutureIsThePresentOfTheDatabase(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "mail", "--key", "k", "--in", "1h")
+	s.databaseAt(-time.Hour) // the task is sent after the command begins
+	require.Contains(t, s.ok("task", "cancel", "--type", "mail", "--created-before", "2999-01-01", "--yes").stdout, "0 tasks")
+}
+
+// databaseAt has the commands that follow find the clock of the database so far ahead.
+func (s *session) databaseAt(ahead time.Duration) {
+	p := testdb.Behind(s.t)
+	p.Rewrite(func(command string, answer bson.Raw) bson.Raw {
+		return proxy.AtTime(time.Now().Add(ahead), command, answer)
+	})
+	s.uri = p.URI()
 }

@@ -257,7 +257,7 @@ func (v *visit) failingNeeds(sparks map[string]*spark) []need {
 	var failing []string
 	for _, typ := range slices.Sorted(maps.Keys(sparks)) {
 		if sparks[typ].Fails && ours(typ) == 0 {
-			if typ == measure.Other { // a type of that name cannot be told from all beyond the first hundred
+			if typ == measure.Other { // it also stands for all types beyond the first hundred
 				typ = otherTypes
 			}
 			failing = append(failing, typ)

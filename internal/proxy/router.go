@@ -3,6 +3,7 @@ package proxy
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -25,6 +26,12 @@ func AsRouter(command string, answer bson.Raw) bson.Raw {
 // not imitate what such a server refuses, such as transactions.
 func AsStandalone(command string, answer bson.Raw) bson.Raw {
 	return helloWithout(ofMember, command, answer)
+}
+
+// AtTime rewrites a server's answer to hello to that of a server whose clock shows another time, for [Proxy.Rewrite].
+func AtTime(at time.Time, command string, answer bson.Raw) bson.Raw {
+	const field = "localTime"
+	return helloWithout([]string{field}, command, answer, bson.E{Key: field, Value: at})
 }
 
 func helloWithout(fields []string, command string, answer bson.Raw, more ...bson.E) bson.Raw {

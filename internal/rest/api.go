@@ -84,7 +84,7 @@ type API struct {
 	examined    examined
 	counts      turns // of tasks
 	forecasts   turns // of rules
-	polls       bool  // a test says so: as if there were no change streams
+	polls       bool  // for tests: as if the deployment had no change streams
 	pollEvery   time.Duration
 	crossOrigin *http.CrossOriginProtection
 	stopping    context.Context // of requests that wait

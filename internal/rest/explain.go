@@ -12,7 +12,7 @@ type explainAnswer struct{ Body facts.Explained }
 
 func (s *API) addExplain() {
 	add(s, rule{access.Viewer, tenantOfPath}, op("explain-task", http.MethodGet, taskAt+"/explain", "Explain a task's state and what happens next",
-		"Sentences for people. A token with tenants is told neither of other tenants' tasks nor which workers there are."), func(ctx context.Context, in *struct{ TaskPath }) (*explainAnswer, error) {
+		"Sentences for people. They tell a token with tenants nothing about other tenants' tasks, and name no workers."), func(ctx context.Context, in *struct{ TaskPath }) (*explainAnswer, error) {
 		var sees func(string) bool
 		if g := grantOf(ctx); g.Tenants != nil {
 			sees = g.Sees

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/rest"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -198,4 +200,35 @@ func TestLivesHavePages(t *testing.T) {
 	}
 	w.fails(http.StatusNotFound, "GET", "/api/v1/tasks/-/t/nobody/lives", "")
 	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/tasks/-/t/k/lives?page_token=x", ""), "page_token")
+}
+
+func TestADurationOfARequestCountsFromTheTimeOfTheDatabase(t *testing.T) {
+	px := testdb.Behind(t)
+	px.Rewrite(func(command string, answer bson.Raw) bson.Raw {
+		var doc bson.M
+		if command != "findAndModify" || bson.Unmarshal(answer, &doc) != nil {
+			return answer
+		}
+		value, _ := doc["value"].(bson.D)
+		for i := range value {
+			if at, is := value[i].Value.(bson.DateTime); is && value[i].Key == "at" {
+				value[i].Value = at.Time().Add(24 * time.Hour)
+			}
+		}
+		raw, err := bson.Marshal(doc)
+		if err != nil {
+			return answer
+		}
+		return raw
+	})
+	w := newWorld(t, func(c *rest.Config) { c.Database = testdb.Through(t, px) })
+	sent := w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k", "start_time": "1h"}`)
+	task := w.ok("GET", "/api/v1/tasks/-/mail/k", "")
+	at, err := time.Parse(time.RFC3339, task["start_time"].(string))
+	require.NoError(t, err, sent)
+	require.Greater(t, time.Until(at), 24*time.Hour)
+	w.as("If-Match", "*").ok("PATCH", "/api/v1/tasks/-/mail/k", `{"start_time": "2h"}`)
+	at, err = time.Parse(time.RFC3339, w.ok("GET", "/api/v1/tasks/-/mail/k", "")["start_time"].(string))
+	require.NoError(t, err)
+	require.Greater(t, time.Until(at), 25*time.Hour)
 }

@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -211,20 +210,7 @@ func TestBehindARouterOneHeldDocumentDoesNotCostTheOthersTheirLeases(t *testing.
 func TestTheTimeBehindARouterIsNotTheRouters(t *testing.T) {
 	p := testdb.Behind(t)
 	p.Rewrite(func(command string, answer bson.Raw) bson.Raw {
-		var doc bson.D
-		if !strings.EqualFold(command, "hello") || bson.Unmarshal(answer, &doc) != nil {
-			return answer
-		}
-		for i := range doc {
-			if doc[i].Key == "localTime" {
-				doc[i].Value = time.Now().Add(-time.Hour)
-			}
-		}
-		raw, err := bson.Marshal(doc)
-		if err != nil {
-			return answer
-		}
-		return proxy.AsRouter(command, raw)
+		return proxy.AsRouter(command, proxy.AtTime(time.Now().Add(-time.Hour), command, answer))
 	})
 	s, _ := openAs(t, options.Client().ApplyURI(p.URI()))
 	require.NoError(t, s.Ready(t.Context()))

@@ -150,8 +150,8 @@ func (s *Results) Watch(ctx context.Context, f ResultFilter, token bson.Raw) (*R
 	return &ResultStream{watched: cs, of: s}, nil
 }
 
-// Next waits for the next result; nil if there was none for [StreamAwait]. Those that this release cannot read are
-// left out, and the log says so.
+// Next waits for the next result; nil if there was none for [StreamAwait]. It logs results that this release cannot
+// read, and goes on with the next one.
 func (st *ResultStream) Next(ctx context.Context) (*repeat.Result, error) {
 	for {
 		if ok, err := st.next(ctx); !ok {

@@ -70,8 +70,8 @@ func (g *Gate) full(typ string) {
 	switch {
 	case g.watcher != nil:
 		longest = min(longestLook*w.looksApart(), searchAfter/2)
-	case w.wished > 0 && g.store.Local().Monotonic()-w.wished < wishLasts: // a caller that asks four times a second comes while the permit is left alone
-		longest = aside / 4
+	case w.wished > 0 && g.store.Local().Monotonic()-w.wished < wishLasts:
+		longest = aside / 4 // a caller that asks four times a second comes while the permit is left alone
 	}
 	w.pause = min(max(2*w.pause, firstPause), longest)
 	g.waitFor(typ, w, w.pause*3/4+rand.N(w.pause/2))

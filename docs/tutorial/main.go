@@ -75,6 +75,9 @@ func work(ctx context.Context, db *mongo.Database) error {
 		return err
 	}
 	if _, err := engine.Apply(ctx, Digest("*/5 * * * * *")); err != nil { // every five seconds
+		if ctx.Err() != nil {
+			return nil // it was stopped while it started
+		}
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)

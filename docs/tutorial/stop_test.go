@@ -25,3 +25,9 @@ func TestTheServiceEndsWithoutAnErrorWhenItIsStopped(t *testing.T) {
 	stop()
 	require.NoError(t, <-ended)
 }
+
+func TestTheServiceEndsWithoutAnErrorWhenItIsStoppedWhileItStarts(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	require.NoError(t, work(ctx, mstest.DB(t)))
+}

@@ -207,31 +207,32 @@ func TestAPermitGoesStraightOnToTheNextTaskWithoutASearch(t *testing.T) {
 // Slots of a worker with a backlog are never free. The next that frees is for the limited type,
 // and the limited type leaves the others their share.
 func TestALimitedTypeGetsSlotsBesideABacklogOfOthers(t *testing.T) {
-	db := testdb.New(t)
-	setup, _ := prepared(t, db)
-	const tasks, others, limit, work = 50, 1500, 2, 5 * time.Millisecond
-	limitTo(t, setup, limit)
-	putMany(t, setup, map[string]int{"other": others, limitedType: tasks}, nil)
-	limited, other := newGauge(tasks), newGauge(others)
-	var doneBy atomic.Int64
-	var once sync.Once
-	_, start := crewOf(t, db, 1, Config{Concurrency: 10}, map[string]func(*Task[int]){
-		limitedType: func(*Task[int]) { limited.during(func() {}) },
-		"other": func(*Task[int]) {
-			other.during(func() {
-				if other.count() >= others*9/10 {
-					once.Do(func() { doneBy.Store(int64(limited.count())) })
-				}
-				<-time.After(work) // as long as that, others wait for a slot
-			})
-		},
+	virtually(t, func(t *testing.T, uri string, db *mongo.Database) {
+		setup, _ := preparedAt(t, uri, db)
+		const tasks, others, limit, work = 50, 1500, 2, 5 * time.Millisecond
+		limitTo(t, setup, limit)
+		putMany(t, setup, map[string]int{"other": others, limitedType: tasks}, nil)
+		limited, other := newGauge(tasks), newGauge(others)
+		var doneBy atomic.Int64
+		var once sync.Once
+		_, start := crewAt(t, uri, db, 1, Config{Concurrency: 10}, map[string]func(*Task[int]){
+			limitedType: func(*Task[int]) { limited.during(func() {}) },
+			"other": func(*Task[int]) {
+				other.during(func() {
+					if other.count() >= others*9/10 {
+						once.Do(func() { doneBy.Store(int64(limited.count())) })
+					}
+					<-time.After(work) // as long as that, others wait for a slot
+				})
+			},
+		})
+		start()
+		other.await(t)
+		limited.await(t)
+		t.Logf("%d of %d limited tasks were done with nine tenths of the others", doneBy.Load(), tasks)
+		require.LessOrEqual(t, limited.most, limit)
+		require.GreaterOrEqual(t, doneBy.Load(), int64(tasks/4))
 	})
-	start()
-	other.await(t)
-	limited.await(t)
-	t.Logf("%d of %d limited tasks were done with nine tenths of the others", doneBy.Load(), tasks)
-	require.LessOrEqual(t, limited.most, limit)
-	require.GreaterOrEqual(t, doneBy.Load(), int64(tasks/4))
 }
 
 // A worker that always knows a next task keeps the permit no longer than others are patient.

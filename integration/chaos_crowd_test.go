@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Many workers that all see the same head of the queue: each task is done once, and
@@ -58,7 +59,7 @@ func crowdOnBacklog(t *testing.T, e Engine) float64 {
 		hands = append(hands, a.hire(fmt.Sprintf("one-of-many-%d", i), work, func(c *handConfig) {
 			c.Concurrency = 100
 			c.OnEvent = func(ev consumer.Event) {
-				if ev.Kind == workerevent.Finished && done.Add(1) == int64(n) {
+				if ev.Kind == workerevent.Finished && ev.Status == model.StatusSuccess && done.Add(1) == int64(n) {
 					close(all)
 				}
 			}
@@ -89,8 +90,8 @@ func crowdOnBacklog(t *testing.T, e Engine) float64 {
 	for _, id := range ids {
 		require.Equal(t, 1, runs[id], id)
 	}
-	require.EqualValues(t, n, sum.ClaimsWon+sum.Takeovers)
-	require.EqualValues(t, n, sum.Finished)
+	require.GreaterOrEqual(t, sum.ClaimsWon+sum.Takeovers, int64(n), "a worker that has stood still gives back what it has not started")
+	require.GreaterOrEqual(t, sum.Finished, int64(n))
 	require.Zero(t, sum.Fenced)
 	return ratio
 }

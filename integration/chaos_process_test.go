@@ -55,7 +55,7 @@ func TestChaosChild(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	require.NoError(t, consumer.Handle(c, chaosWork, func(ctx context.Context, task *consumer.Task[int]) (int, error) {
-		mark(ctx, "started", task.TaskID)
+		mark(context.WithoutCancel(ctx), "started", task.TaskID)
 		switch role {
 		case "poison":
 			os.Exit(3)
@@ -155,7 +155,7 @@ func (a *arena) awaitMarks(kind, worker string, n int) {
 func TestAKilledProcessCostsItsTasksOneLeaseAndNoError(t *testing.T) {
 	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		ids := a.send(5, a.seconds(2))
+		ids := a.send(5, a.seconds(5))
 		victim := a.child("victim", "hang")
 		a.awaitMarks("started", "victim", 5)
 		victim.Kill()
@@ -177,7 +177,7 @@ func TestAKilledProcessCostsItsTasksOneLeaseAndNoError(t *testing.T) {
 func TestATaskThatKillsItsProcessTooOftenEndsAsFailure(t *testing.T) {
 	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		ids := a.send(1, a.seconds(1), producer.MaxLapses(1))
+		ids := a.send(1, a.seconds(3), producer.MaxLapses(1))
 		for n := 1; n <= 2; n++ {
 			name := fmt.Sprintf("poisoned-%d", n)
 			victim := a.child(name, "poison")
@@ -197,7 +197,7 @@ func TestATaskThatKillsItsProcessTooOftenEndsAsFailure(t *testing.T) {
 func TestAProcessFrozenPastItsLeaseIsRefusedWhenItWakes(t *testing.T) {
 	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		ids := a.send(3, a.seconds(2))
+		ids := a.send(3, a.seconds(5))
 		frozen := a.child("frozen", "freeze")
 		a.awaitMarks("started", "frozen", 3)
 		require.NoError(t, frozen.Freeze())

@@ -25,14 +25,13 @@ func TestALimitedTypeGoesOnAsSoonAsItsSlotIsFree(t *testing.T) {
 		ids := a.send(20)
 		done := newEffects()
 		began := time.Now()
-		h := a.hire("narrow", done.handle, func(c *handConfig) {
+		a.hire("narrow", done.handle, func(c *handConfig) {
 			c.options = []consumer.HandleOption{consumer.MaxConcurrency(1)}
 			c.PollInterval = time.Hour
 		})
 		a.awaitSuccess(ids)
 		done.requireOnce(t, ids)
-		require.Less(t, time.Since(began), 15*time.Second, "twenty tasks of no length; a poll each would take longer")
-		_ = h
+		require.Less(t, time.Since(began), 10*time.Minute, "twenty tasks of no length; a poll each would take longer")
 	})
 }
 

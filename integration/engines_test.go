@@ -20,6 +20,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/container"
 	"github.com/mscheduler/mscheduler/internal/embedded"
 	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 // enginesVariable limits the suite to some engines: "embedded,secantusd". Each of them runs every
@@ -250,6 +251,7 @@ func (s suite) Run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	testdb.Settle()
 	return code
 }
 

@@ -167,7 +167,7 @@ func TestOfATypeWithMaxRunningNeverMoreAreOpenAtOnce(t *testing.T) {
 	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.MaxRunning = 5 })
-		ids := a.sendLimited(120, 150, func(int) []producer.Option { return []producer.Option{a.seconds(1)} })
+		ids := a.sendLimited(200, 150, func(int) []producer.Option { return []producer.Option{a.seconds(1)} })
 		workers := map[string]*fleet.Process{}
 		for i := range 4 {
 			name := fmt.Sprint("w", i)
@@ -311,7 +311,7 @@ func (a *arena) awaitReached(limit int, from time.Time) (ids []string) {
 func TestOfEachLimitKeyOneRunsAtATimeAndNoneStarves(t *testing.T) {
 	onEnginesInRealTime(t, inDepth(func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		const customers = 50
+		const customers, workers = 50, 4
 		options := func(i int) []producer.Option {
 			key := i % customers
 			if i >= 3*customers {
@@ -320,21 +320,24 @@ func TestOfEachLimitKeyOneRunsAtATimeAndNoneStarves(t *testing.T) {
 			return []producer.Option{producer.LimitKey(fmt.Sprint("customer ", key))}
 		}
 		ids := a.sendLimited(3*customers+30, 60, options)
-		for i := range 4 {
+		for i := range workers {
 			a.limitedChild(fmt.Sprint("w", i))
 		}
 		a.awaitSuccess(ids)
 		byKey := map[string][]string{}
 		tasks, err := a.store.Tasks.ByIDs(t.Context(), ids)
 		require.NoError(t, err)
-		var others, busy time.Time
+		var busy time.Time
 		for id, task := range tasks {
 			key := task.Options.LimitKey
-			byKey[key] = append(byKey[key], id)
-			if key == "customer 0" {
+			if byKey[key] = append(byKey[key], id); key == "customer 0" {
 				busy = latest(busy, task.FinishedAt)
-			} else {
-				others = latest(others, task.FinishedAt)
+			}
+		}
+		after := 0
+		for _, task := range tasks {
+			if task.FinishedAt.After(busy) {
+				after++
 			}
 		}
 		require.Len(t, byKey, customers)
@@ -342,7 +345,7 @@ func TestOfEachLimitKeyOneRunsAtATimeAndNoneStarves(t *testing.T) {
 			sure, _ := openAtOnce(a.runs(of))
 			require.Equal(t, 1, sure, "of %s", key)
 		}
-		require.True(t, others.Before(busy), "customer 0 stood before the others: they were done at %v, it at %v", others, busy)
+		require.LessOrEqual(t, after, workers, "tasks that ended after those of customer 0: a process may have stood still with one")
 		sure, maybe := openAtOnce(a.runs(ids))
 		t.Logf("%d to %d at once", sure, maybe)
 	}))

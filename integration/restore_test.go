@@ -53,7 +53,6 @@ func newSavedServer(t *testing.T) *savedServer {
 	s.opt = embedded.Options{Path: filepath.Join(t.TempDir(), "data.db"), TTLInterval: -1,
 		Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }}
 	s.start()
-	s.opt.Addr = s.server.Addr()
 	t.Cleanup(s.stop)
 	return s
 }

@@ -107,7 +107,7 @@ func TestOneWorkerDiesWhileTheOtherWaitsForItsRetry(t *testing.T) {
 				return 0, consumer.RetryAfter(delay, errors.New("not yet"))
 			}
 			return 1, nil
-		})
+		}, rarely)
 		a.await(id, "failed once", func(task *model.Task) bool { return task.ErrorCount == 1 })
 		a.hire("heir", double)
 		task := a.awaitStatus(id, model.StatusSuccess)
@@ -124,7 +124,7 @@ func TestOneWorkerDiesWhileTheOtherWaitsForItsRetry(t *testing.T) {
 			}
 		}
 		require.GreaterOrEqual(t, succeeded.Sub(failed), delay, "its own retry was not early, although a slot was free")
-		require.Less(t, succeeded.Sub(failed), 5*delay, "nor did it wait for a poll")
+		require.Less(t, succeeded.Sub(failed), 10*time.Minute, "nor did it wait for a poll")
 	})
 }
 

@@ -162,7 +162,7 @@ func TestAStepIsNotDoneAgainAfterALapse(t *testing.T) {
 func TestAKilledProcessStepsAreNotDoneAgain(t *testing.T) {
 	onEnginesInRealTime(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		ids := a.send(3, a.seconds(2))
+		ids := a.send(3, a.seconds(5))
 		victim := a.child("victim", "steps")
 		a.awaitMarks("stepped", "victim", 3)
 		victim.Kill()

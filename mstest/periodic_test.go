@@ -20,7 +20,7 @@ func TestADrainSkipsToTheTicksOfARule(t *testing.T) {
 	db := mstest.DB(t)
 	rules, err := periodic.New(periodic.Config{Database: db})
 	require.NoError(t, err)
-	rule, err := rules.Apply(t.Context(), schedule.Spec{Name: "nightly", Enabled: new(true), Cron: "0 30 2 * * *", Type: "report", MaxRuns: 3, Overlap: schedule.OverlapSkip})
+	rule, err := rules.Apply(t.Context(), schedule.Spec{Name: "nightly", Enabled: new(true), StartAt: time.Now().Add(24 * time.Hour), Cron: "0 30 2 * * *", Type: "report", MaxRuns: 3, Overlap: schedule.OverlapSkip})
 	require.NoError(t, err)
 	c, err := consumer.New(consumer.Config{Database: db})
 	require.NoError(t, err)

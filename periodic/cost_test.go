@@ -35,7 +35,7 @@ type counted struct {
 func newCounted(t *testing.T) *counted {
 	db := testdb.New(t)
 	c := &counted{driven: &driven{t: t}, db: db, clock: testdb.NewClock(), commands: map[string]int{}, finds: map[int64]bool{}}
-	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.BehindPatient(t).URI()).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			coll, _ := e.Command.Lookup(e.CommandName).StringValueOK()
 			c.commands[e.CommandName+" "+coll]++

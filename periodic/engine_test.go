@@ -45,7 +45,7 @@ func TestEveryTickRunsOnceAndHasARecord(t *testing.T) {
 		ran <- x.Key
 		return model.None{}, nil
 	}))
-	r, err := p.Create(t.Context(), schedule.Spec{Name: "each second", Cron: "* * * * * *", Type: "tick", Args: map[string]any{"a": 1}})
+	r, err := p.Create(t.Context(), schedule.Spec{Name: "each second", Cron: "* * * * * *", Type: "tick", Args: map[string]any{"a": 1}, CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull, Cap: 1000}})
 	require.NoError(t, err)
 	_, err = p.Enable(t.Context(), r.ID, 0)
 	require.NoError(t, err)

@@ -217,7 +217,7 @@ func TestAPingOfAParkedExecutionChangesNothing(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
 	handle := b.Claim(s.ID, "w")
-	b.Park(s.ID, "w", 5*time.Second) // less than the lease that a ping would give
+	b.Park(s.ID, "w", 20*time.Second) // less than the lease that a ping would give
 	before := b.get(s.ID)
 	pinged, err := b.p.Ping(t.Context(), handle)
 	require.NoError(t, err)

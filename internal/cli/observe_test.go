@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -83,11 +82,9 @@ func TestAProcessIsNotReadyFromTheBeginningOfItsStop(t *testing.T) {
 	_, errs, stop := s.worker("--metrics-bind", "127.0.0.1:0", "--shutdown-timeout", "60s")
 	side := s.shown(errs, "metrics")
 	s.ok("health", side+"/readyz")
-	done := filepath.Join(s.dir, "done")
-	s.ok("send", "exec", "--key", "k", "--args", `{"argv": ["sh", "-c", "while [ ! -e `+done+` ]; do sleep 0.05; done"]}`)
-	s.eventually("a task that runs", func() bool {
-		return strings.Contains(s.ok("task", "show", "exec/k", "-o", "json").stdout, `"status":"Executing"`)
-	})
+	runs, done := filepath.Join(s.dir, "runs"), filepath.Join(s.dir, "done")
+	s.ok("send", "exec", "--key", "k", "--args", `{"argv": ["sh", "-c", "touch `+runs+`; while [ ! -e `+done+` ]; do sleep 0.05; done"]}`)
+	s.eventually("a task that runs", func() bool { _, err := os.Stat(runs); return err == nil })
 	ended := make(chan result, 1)
 	go func() { ended <- stop() }()
 	s.eventually("not ready", func() bool {

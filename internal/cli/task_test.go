@@ -316,7 +316,7 @@ func TestAFilterChangesTasksInTheBackground(t *testing.T) {
 	require.Equal(t, other+"  Cancelled\n", s.ok("bulk", "stop", other).stdout)
 	s.fails(ExitNotFound, []string{"mscheduler: no such job: nope"}, "bulk", "show", "nope")
 	s.fails(ExitNotFound, []string{"mscheduler: no such job: nope"}, "bulk", "stop", "nope")
-	require.Regexp(t, `(?m)^\S+ +cancel +Cancelled .* 20\S+ \S+Z \(just now\) `, s.ok("bulk", "list").stdout)
+	require.Regexp(t, `(?m)^\S+ +cancel +Cancelled .* 20\S+ \S+Z \((just now|\S+ ago)\) `, s.ok("bulk", "list").stdout)
 	s.worker()
 	s.eventually("the job", func() bool { return strings.Contains(s.ok("bulk", "show", job).stdout, "Success") })
 	shown := s.ok("bulk", "show", job).stdout

@@ -160,6 +160,7 @@ func TestWhatRanBeforeAKeyWasLimitedCounts(t *testing.T) {
 	s.permitless(1, "d")
 	s.limit(model.KeyLimit{MaxRunning: 2})
 	require.Empty(t, s.admitted(2, "c", "first"))
+	s.Gate.end() // it does not look again by itself
 	require.Len(t, s.admitted(2, "d", "other"), 1)
 	require.Len(t, s.admitted(2, "e", "third"), 2)
 	held, err := s.store.Permits.HeldBack(t.Context(), store.LimitOf{Type: sweptType, Key: "c"}, 10)

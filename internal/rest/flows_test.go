@@ -176,8 +176,7 @@ func TestTheNodesOfAFlowSayWhenTheyWereReadyAndRan(t *testing.T) {
 	w := newWorld(t)
 	decide := w.engine()
 	w.ok("POST", flowsAt, `{"key": "k", "nodes": [{"id": "a", "type": "t"}, {"id": "b", "type": "t", "after": ["a"]}, {"id": "c", "type": "t", "after": ["b"]}]}`)
-	w.pulls("t")
-	decide()
+	w.until(decide, flowsAt+"/-/k", "a", "SUCCESS", "t")
 	require.Eventually(t, func() bool { // what was decided is carried out beside it
 		tasks, _ := w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["t"], "max": 1}`)["tasks"].([]any)
 		return len(tasks) == 1

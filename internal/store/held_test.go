@@ -138,6 +138,7 @@ func TestATakeoverOfAHeldTaskIsNoOutage(t *testing.T) {
 // A command that ran out of time has stored some of its tasks. They are told from those
 // that were there.
 func TestAnInsertNamesTheKeyThatATransactionHolds(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := newStepping(t)
 	fresh := func(i int, at time.Time) *model.Task {
 		return lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprintf("k%03d", i)}, at)
@@ -156,6 +157,7 @@ func TestAnInsertNamesTheKeyThatATransactionHolds(t *testing.T) {
 		tasks = append(tasks, fresh(i, s.now.Add(time.Second)))
 	}
 	tasks = append(tasks, fresh(0, s.now.Add(time.Second))) // the same key again
+	s.BelieveSlow()                                         // a short time limit may find the machine slow
 	exists, err := s.Tasks.Insert(t.Context(), tasks)
 	var some *store.InsertError
 	require.ErrorAs(t, err, &some)
@@ -189,6 +191,7 @@ func TestAnInsertThatIsRepeatedKnowsItsOwnTask(t *testing.T) {
 }
 
 func TestOutcomesAreRemovedBesideAHeldLife(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := newStepping(t)
 	var carried []store.Carried
 	var ids []string
@@ -218,6 +221,7 @@ func TestOutcomesAreRemovedBesideAHeldLife(t *testing.T) {
 		return left
 	}
 	release := s.hold("tasks", ids[3])
+	s.BelieveSlow() // a short time limit may find the machine slow
 	require.ErrorIs(t, s.Tasks.RemoveOutbox(t.Context(), carried), store.ErrHeld)
 	require.Equal(t, []string{ids[3]}, marked())
 	release()
@@ -309,6 +313,7 @@ func TestAnInsertThatMayBeUndoneIsNotTakenForDone(t *testing.T) {
 }
 
 func TestADeliveryOfAHeldLifeDelaysNoOthers(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := newStepping(t)
 	var lives []store.LifeOf
 	for i := range 20 {
@@ -322,6 +327,7 @@ func TestADeliveryOfAHeldLifeDelaysNoOthers(t *testing.T) {
 		return n
 	}
 	release := s.hold("task_history", "t/3@1")
+	s.BelieveSlow() // a short time limit may find the machine slow
 	held, err := s.History.DeliveredLives(t.Context(), lives)
 	require.NoError(t, err)
 	require.Equal(t, []int{3}, held)
@@ -334,6 +340,7 @@ func TestADeliveryOfAHeldLifeDelaysNoOthers(t *testing.T) {
 }
 
 func TestWhatAHeldDocumentPlannedStaysAlone(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := newStepping(t)
 	var plans []*repeat.Plan
 	for i := range 20 {
@@ -357,10 +364,12 @@ func TestWhatAHeldDocumentPlannedStaysAlone(t *testing.T) {
 		}
 		return ids
 	}
+	s.BelieveSlow() // a short time limit may find the machine slow
 	n, err := s.Plans.CarriedOut(t.Context(), plans)
 	require.ErrorIs(t, err, store.ErrHeld)
 	require.Equal(t, 1, n)
 	require.Equal(t, []string{"3"}, left())
+	s.BelieveSlow()
 	applied, refused, err := s.Plans.Write(t.Context(), writes)
 	require.NoError(t, err)
 	require.Len(t, refused, 1)
@@ -376,6 +385,7 @@ func TestWhatAHeldDocumentPlannedStaysAlone(t *testing.T) {
 
 // Parts of a batch that is divided keep their own guards.
 func TestAHeldLifeTakesNoEntryFromTheOutboxOfAnother(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := newStepping(t)
 	var carried []store.Carried
 	for i := range 40 {
@@ -392,6 +402,7 @@ func TestAHeldLifeTakesNoEntryFromTheOutboxOfAnother(t *testing.T) {
 		carried = append(carried, store.Carried{Life: store.OutboxLife{Task: &model.Task{ID: id, Generation: 1}}, Entry: e})
 	}
 	s.hold("tasks", "t/0")
+	s.BelieveSlow() // a short time limit may find the machine slow
 	require.ErrorIs(t, s.Tasks.RemoveOutbox(t.Context(), carried), store.ErrHeld)
 	n, err := s.db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "outbox.kind", Value: "a"}})
 	require.NoError(t, err)

@@ -252,6 +252,7 @@ func TestATakeoverWhoseMajorityLagsIsNoOutage(t *testing.T) {
 
 // Two held documents share a part of what is searched, with others that are written meanwhile.
 func TestBehindARouterHeldDocumentsHoldUpNoCall(t *testing.T) {
+	t.Parallel() // it mostly waits
 	a := newAnswered(t)
 	a.routed(t, func(request bson.Raw, answer bson.D) bson.D {
 		if slices.ContainsFunc(answer, func(e bson.E) bool { return e.Key == "code" && e.Value == number(50) }) {
@@ -275,6 +276,7 @@ func TestBehindARouterHeldDocumentsHoldUpNoCall(t *testing.T) {
 		_ = session.AbortTransaction(context.Background())
 		close(aborted)
 	})
+	a.BelieveSlow() // a short time limit may find the machine slow
 	written, err := a.Tasks.Writes(t.Context(), claims, testdb.Patience)
 	require.NoError(t, err)
 	for i, w := range written {

@@ -32,6 +32,7 @@ func process(t *testing.T, uri, database string) *store.Store {
 	testdb.Reached(t, client)
 	s, err := store.Open(store.Config{Database: client.Database(database), Clock: stopped{}})
 	require.NoError(t, err)
+	s.Series.Within = testdb.Patience
 	require.NoError(t, s.Ready(t.Context()))
 	require.NoError(t, s.ReadClock(t.Context()))
 	require.False(t, s.Series.Record(t.Context(), false))

@@ -124,5 +124,13 @@ func (r run) Run() int {
 	code := r.m.Run()
 	examples.cleanUp()
 	_ = process.Close() // goleak tells what it left
+	Settle()
 	return code
+}
+
+// Settle gives goroutines that end [Patience] for it. goleak itself waits for half a second.
+func Settle(but ...goleak.Option) {
+	for began := time.Now(); goleak.Find(but...) != nil && time.Since(began) < Patience; {
+		time.Sleep(10 * time.Millisecond)
+	}
 }

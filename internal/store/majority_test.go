@@ -158,7 +158,7 @@ func TestAMajorityThatOnlyLagsIsWaitedFor(t *testing.T) {
 // A router has sent each statement to its shard, in one command, and says of each what the
 // shard says of that: also of those that nothing holds.
 func TestBehindARouterOneHeldDocumentDoesNotCostTheOthersTheirLeases(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()                               // it mostly waits
 	for _, code := range []int{50, 202, 262} { // the last two of routers of before MongoDB 5.0
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			a := newAnswered(t)

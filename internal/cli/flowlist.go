@@ -52,9 +52,6 @@ func (f *flowsCommand) list() *cobra.Command {
 					return err
 				}
 			}
-			if err := checkLimit(page.limit); err != nil {
-				return err
-			}
 			if key != "" {
 				return f.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 					return f.listNamed(ctx, c, tenant, key, wanted, page)

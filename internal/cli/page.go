@@ -11,11 +11,12 @@ type pageFlags struct {
 	after string // what the page before printed
 }
 
-// register adds the flags; things are what the list is of.
+// register adds the flags, and checks the limit before the command runs; things are what the list is of.
 func (p *pageFlags) register(cmd *cobra.Command, things string) {
 	cmd.Flags().IntVar(&p.limit, "limit", 50, "number of "+things+" on a page, at most 1000")
 	cmd.Flags().StringVar(&p.after, "after", "", "list "+things+" after this place, for the next page")
 	_ = cmd.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
+	cmd.PreRunE = func(*cobra.Command, []string) error { return checkLimit(p.limit) }
 }
 
 func checkLimit(limit int) error {

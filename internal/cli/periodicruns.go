@@ -55,9 +55,6 @@ func (r *rulesCommand) runs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := checkLimit(f.page.limit); err != nil {
-				return err
-			}
 			ctx := cmd.Context()
 			d, err := r.connectReady(ctx)
 			if err != nil {

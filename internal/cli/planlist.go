@@ -64,9 +64,6 @@ func (p *plansCommand) list() *cobra.Command {
 					}
 				}
 			}
-			if err := checkLimit(page.limit); err != nil {
-				return err
-			}
 			if name != "" {
 				return p.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 					return p.listNamed(ctx, c, f, name, page)

@@ -69,9 +69,6 @@ func (a *app) bulkList() *cobra.Command {
 		Use: "list", Short: "List jobs, sorted by id", Args: noArgs,
 		Long: "List the jobs of a tenant, sorted by id: the oldest first. Without --tenant, list the\njobs that belong to no tenant: their filters name no tenant, or - for tasks without one.",
 		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
-			if err := checkLimit(page.limit); err != nil {
-				return err
-			}
 			jobs, next, err := c.jobs().List(ctx, tenant, page.limit, page.after)
 			if page.after != "" && errors.Is(err, model.ErrInvalid) {
 				return wrongAfter(page.after)

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mscheduler/mscheduler/internal/bulk"
-	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -185,42 +184,24 @@ type changedView struct {
 
 // byID changes named tasks; what one of them forbids does not stop the others.
 func (r *changing) byID(ctx context.Context, ids []string) error {
-	changed := []changedView{}
-	var first error
+	changed := r.several("tasks")
 	for _, id := range ids {
 		before, _ := r.c.store.Tasks.Get(ctx, id) // if it cannot be read, the change says why
 		t, err := r.apply(ctx, r.c, id, r.remarkText)
 		if err != nil {
-			if ctx.Err() != nil || failure.OfDatabase(err) {
-				return r.partly(err, len(changed), map[string]any{"tasks": changed})
+			if err := changed.skip(ctx, err, r.whyNot(id, err), func() string { return id }); err != nil {
+				return err
 			}
-			if first == nil {
-				first = err
-			}
-			why := r.whyNot(id, err)
-			r.refuses(id, why)
-			r.say("mscheduler: %s", why)
 			continue
 		}
-		changed = append(changed, changedView{t.ID, t.Status, t.Generation})
 		if before != nil && before.Rev == t.Rev {
 			r.sayUnchanged(human.TaskID(t.ID), string(t.Status))
 		}
-		if !r.asJSON() {
-			if err := r.print(human.TaskID(t.ID) + "  " + r.textOf(t) + "\n"); err != nil {
-				return err
-			}
-		}
-	}
-	if r.asJSON() {
-		if err := r.printJSON(map[string]any{"tasks": changed}); err != nil {
+		if err := changed.add(changedView{t.ID, t.Status, t.Generation}, human.TaskID(t.ID)+"  "+r.textOf(t)); err != nil {
 			return err
 		}
 	}
-	if first != nil {
-		return quiet(exitCode(ctx, first))
-	}
-	return nil
+	return changed.end(ctx)
 }
 
 // whyNot says why a task was not changed, and what helps.

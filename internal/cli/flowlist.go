@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -52,29 +52,22 @@ func (f *flowsCommand) list() *cobra.Command {
 					return err
 				}
 			}
-			if err := checkLimit(page.limit); err != nil {
-				return err
-			}
 			if key != "" {
 				return f.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 					return f.listNamed(ctx, c, tenant, key, wanted, page)
 				})(cmd, nil)
 			}
-			from, err := flowPlace(page.after)
+			from, err := changedAfter(page.after, flowID, func(id string, changed time.Time) *graph.Flow {
+				return &graph.Flow{ID: id, UpdatedAt: changed}
+			})
 			if err != nil {
 				return err
 			}
 			return f.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
-				flows, err := c.flows.List(ctx, tenant, wanted, from, page.limit)
-				unread, next := store.Unread{}, ""
-				if err = unread.Add(err); err == nil && len(flows) > 0 && len(flows)+len(unread) == page.limit {
-					var more []*graph.Flow
-					last := flows[len(flows)-1]
-					more, err = c.flows.List(ctx, tenant, wanted, last, min(1+len(unread), 1000))
-					if err = unread.Add(err); len(more) > 0 {
-						next = view.Time(last.UpdatedAt) + " " + human.FlowID(last.ID)
-					}
-				}
+				unread := store.Unread{}
+				flows, next, err := pageOf(from, page.limit, unread, func(after *graph.Flow, limit int) ([]*graph.Flow, error) {
+					return c.flows.List(ctx, tenant, wanted, after, limit)
+				}, func(doc *graph.Flow) string { return changedPlace(doc.UpdatedAt, human.FlowID(doc.ID)) })
 				if err != nil {
 					return err
 				}
@@ -93,39 +86,13 @@ func (f *flowsCommand) list() *cobra.Command {
 
 // listNamed prints a page of the flows of a tenant ("" = those without one) whose keys begin so.
 func (f *flowsCommand) listNamed(ctx context.Context, c *connection, tenant, key string, status graph.Status, page pageFlags) error {
-	after := page.after
-	if after != "" {
-		var err error
-		if after, err = flowID(after); err != nil {
-			return err
-		}
-	}
-	flows, broken, next, err := store.NamedPage(after, page.limit, func(after string, limit int) ([]*graph.Flow, []store.Unreadable, error) {
+	flows, unread, next, err := namedPage(page, "flow", flowID, func(after string, limit int) ([]*graph.Flow, []store.Unreadable, error) {
 		return c.store.Flows.Named(ctx, tenant, key, after, limit)
-	}, func(doc *graph.Flow) string { return doc.ID })
+	}, func(doc *graph.Flow) string { return doc.ID }, func(doc *graph.Flow) bool { return status == "" || doc.Status == status })
 	if err != nil {
 		return err
 	}
-	flows = slices.DeleteFunc(flows, func(doc *graph.Flow) bool { return status != "" && doc.Status != status })
-	unread := store.Unread{}
-	unread.Note("flow", broken)
 	return allBut(unread, f.printFlows(ctx, c, flows, status, human.FlowID(next)))
-}
-
-// flowPlace reads the place that a page ended at: when its last flow was changed, and that flow's
-// id. "" = none. The time is there because the flow may have been changed since.
-func flowPlace(after string) (*graph.Flow, error) {
-	if after == "" {
-		return nil, nil
-	}
-	at, id, err := placeOf(after)
-	if err == nil {
-		id, err = flowID(id)
-	}
-	if err != nil {
-		return nil, wrongAfter(after)
-	}
-	return &graph.Flow{ID: id, UpdatedAt: at}, nil
 }
 
 func (f *flowsCommand) printFlows(ctx context.Context, c *connection, flows []*graph.Flow, status graph.Status, next string) error {

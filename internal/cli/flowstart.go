@@ -223,12 +223,12 @@ func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
 	if err != nil {
 		return err
 	}
-	views := []view.Flow{}
+	flows := f.several("flows")
 	var started []graph.Spec
 	for i := range specs {
 		doc, err := c.flows.Start(ctx, specs[i])
 		if err != nil {
-			return f.partly(err, len(views), map[string]any{"flows": views})
+			return flows.cut(err)
 		}
 		if doc.Created {
 			f.made(audit.Thing{Kind: audit.Flow, ID: doc.ID})
@@ -236,18 +236,13 @@ func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
 		} else {
 			f.say("the key of %s already exists; nothing changed", human.FlowID(doc.ID))
 		}
-		views = append(views, view.FlowOf(doc))
-		if !f.asJSON() {
-			if err := f.print(flowLine(doc) + "\n"); err != nil {
-				return err
-			}
+		if err := flows.add(view.FlowOf(doc), flowLine(doc)); err != nil {
+			return err
 		}
 	}
 	f.warnUnserved(ctx, c, typesOf(started))
-	if f.asJSON() {
-		if err := f.printJSON(map[string]any{"flows": views}); err != nil {
-			return err
-		}
+	if err := flows.end(ctx); err != nil {
+		return err
 	}
 	return f.sayIdle(ctx, c)
 }

@@ -77,6 +77,18 @@ func printStored[T, F any](a *app, name string, things []T, asForm func(T) *F, d
 	}
 }
 
+// printOneStored is printStored for one thing, whose document has no list around it.
+func printOneStored[T, F any](a *app, thing T, asForm func(T) *F, document func(T) (json.RawMessage, error)) (done bool, err error) {
+	if a.flags.output != "json" {
+		return printStored(a, "", []T{thing}, asForm, document)
+	}
+	doc, err := document(thing)
+	if err != nil {
+		return true, err
+	}
+	return true, a.printJSON(doc)
+}
+
 // printLine prints one of many things, as they come: on a line of its own, as JSON where that is
 // wanted, else the text.
 func (a *app) printLine(v any, text string) error {

@@ -115,15 +115,8 @@ func (r *rulesCommand) show() *cobra.Command {
 		Use: "show RULE", Short: "Show one rule, its next ticks and its runs", Args: one("the name of a rule"),
 		Long: "Show one rule, its next ticks, and its running and waiting runs. -o yaml prints a file for\n`periodic apply`. -o json prints the stored document.",
 		RunE: r.onRule(func(ctx context.Context, d *connection, rule *schedule.Rule) error {
-			switch r.flags.output {
-			case "yaml":
-				return r.printRules(ctx, d, []*schedule.Rule{rule})
-			case "json":
-				doc, err := ruleJSON(rule)
-				if err != nil {
-					return err
-				}
-				return r.printJSON(doc)
+			if done, err := printOneStored(r.app, rule, ruleForm, ruleJSON); done {
+				return err
 			}
 			return r.showRule(ctx, d, rule)
 		}),

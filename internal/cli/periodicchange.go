@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/internal/view"
@@ -32,23 +31,17 @@ func (r *rulesCommand) each(ctx context.Context, c *connection, names []string, 
 			return err
 		}
 	}
-	views := []ruleView{}
+	changed := r.several("rules")
 	for _, rule := range rules {
 		after, err := do(rule)
 		if err != nil {
-			return r.partly(err, len(views), map[string]any{"rules": views})
+			return changed.cut(err)
 		}
-		views = append(views, viewOf(after))
-		if !r.asJSON() {
-			if err := r.print(ruleName(after) + "  " + stateOrNext(after, c.at) + "\n"); err != nil {
-				return err
-			}
+		if err := changed.add(viewOf(after), ruleName(after)+"  "+stateOrNext(after, c.at)); err != nil {
+			return err
 		}
 	}
-	if r.asJSON() {
-		return r.printJSON(map[string]any{"rules": views})
-	}
-	return nil
+	return changed.end(ctx)
 }
 
 // ruleView is a changed rule as JSON.
@@ -135,39 +128,19 @@ func (r *rulesCommand) cancel() *cobra.Command {
 
 // cancelRuns cancels named runs; what one of them forbids does not stop the others.
 func (r *rulesCommand) cancelRuns(ctx context.Context, c *connection, runs []string) error {
-	cancelled := []string{}
-	var first error
+	cancelled := r.several("runs")
 	for _, run := range runs {
 		if err := c.rules.Cancel(ctx, run); err != nil {
-			if ctx.Err() != nil || failure.OfDatabase(err) {
-				return r.partly(err, len(cancelled), map[string]any{"runs": cancelled})
-			}
-			if first == nil {
-				first = err
-			}
-			why := errorText(err)
-			if r.auditing != nil {
-				r.refuses(r.named(ctx, c, run).ID, why)
-			}
-			r.say("mscheduler: %s", why)
-			continue
-		}
-		cancelled = append(cancelled, run)
-		if !r.asJSON() {
-			if err := r.print(run + "  cancel requested\n"); err != nil {
+			if err := cancelled.skip(ctx, err, errorText(err), func() string { return r.named(ctx, c, run).ID }); err != nil {
 				return err
 			}
+			continue
 		}
-	}
-	if r.asJSON() {
-		if err := r.printJSON(map[string]any{"runs": cancelled}); err != nil {
+		if err := cancelled.add(run, run+"  cancel requested"); err != nil {
 			return err
 		}
 	}
-	if first != nil {
-		return quiet(exitCode(ctx, first))
-	}
-	return nil
+	return cancelled.end(ctx)
 }
 
 func (r *rulesCommand) backfill() *cobra.Command {

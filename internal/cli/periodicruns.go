@@ -55,9 +55,6 @@ func (r *rulesCommand) runs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := checkLimit(f.page.limit); err != nil {
-				return err
-			}
 			ctx := cmd.Context()
 			d, err := r.connectReady(ctx)
 			if err != nil {
@@ -81,7 +78,9 @@ func (r *rulesCommand) runs() *cobra.Command {
 				return err
 			}
 			unread := store.Unread{}
-			runs, next, err := d.runsPage(ctx, id, filter, after, f.page.limit, unread)
+			runs, next, err := pageOf(after, f.page.limit, unread, func(after *schedule.Run, limit int) ([]*schedule.Run, error) {
+				return d.rules.Runs(ctx, id, filter, after, limit)
+			}, func(run *schedule.Run) string { return run.ID })
 			if err != nil {
 				return err
 			}
@@ -115,20 +114,6 @@ func (d *connection) runAfter(ctx context.Context, id string) (*schedule.Run, er
 		err = coded(ExitNotFound, "--after: there is no run %s", id)
 	}
 	return run, err
-}
-
-// runsPage reads a page of runs, and the id of the last if there are more. It adds those that cannot be read to unread.
-func (d *connection) runsPage(ctx context.Context, rule string, f periodic.RunFilter, after *schedule.Run, limit int, unread store.Unread) (runs []*schedule.Run, next string, err error) {
-	runs, err = d.rules.Runs(ctx, rule, f, after, limit)
-	if err = unread.Add(err); err != nil || len(runs) < limit {
-		return runs, "", err
-	}
-	last := runs[limit-1]
-	more, err := d.rules.Runs(ctx, rule, f, last, 1)
-	if len(more) > 0 {
-		next = last.ID
-	}
-	return runs, next, unread.Add(err)
 }
 
 func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next string, now time.Time) error {

@@ -4,18 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -64,29 +60,22 @@ func (p *plansCommand) list() *cobra.Command {
 					}
 				}
 			}
-			if err := checkLimit(page.limit); err != nil {
-				return err
-			}
 			if name != "" {
 				return p.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 					return p.listNamed(ctx, c, f, name, page)
 				})(cmd, nil)
 			}
-			from, err := planPlace(page.after)
+			from, err := changedAfter(page.after, planID, func(id string, changed time.Time) *repeat.Plan {
+				return &repeat.Plan{ID: id, UpdatedAt: changed}
+			})
 			if err != nil {
 				return err
 			}
 			return p.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
-				plans, err := c.plans.List(ctx, f, from, page.limit)
-				unread, next := store.Unread{}, ""
-				if err = unread.Add(err); err == nil && len(plans) > 0 && len(plans)+len(unread) == page.limit {
-					var more []*repeat.Plan
-					last := plans[len(plans)-1]
-					more, err = c.plans.List(ctx, f, last, min(1+len(unread), 1000))
-					if err = unread.Add(err); len(more) > 0 {
-						next = view.Time(last.UpdatedAt) + " " + human.PlanID(last.ID)
-					}
-				}
+				unread := store.Unread{}
+				plans, next, err := pageOf(from, page.limit, unread, func(after *repeat.Plan, limit int) ([]*repeat.Plan, error) {
+					return c.plans.List(ctx, f, after, limit)
+				}, func(doc *repeat.Plan) string { return changedPlace(doc.UpdatedAt, human.PlanID(doc.ID)) })
 				if err != nil {
 					return err
 				}
@@ -107,48 +96,15 @@ func (p *plansCommand) list() *cobra.Command {
 
 // listNamed prints a page of the plans of a tenant ("" = those without one) whose plan_id begins so.
 func (p *plansCommand) listNamed(ctx context.Context, c *connection, f plan.Filter, name string, page pageFlags) error {
-	after := page.after
-	if after != "" {
-		var err error
-		if after, err = planID(after); err != nil {
-			return err
-		}
-	}
-	plans, broken, next, err := store.NamedPage(after, page.limit, func(after string, limit int) ([]*repeat.Plan, []store.Unreadable, error) {
+	plans, unread, next, err := namedPage(page, "plan", planID, func(after string, limit int) ([]*repeat.Plan, []store.Unreadable, error) {
 		return c.store.Plans.Named(ctx, f.Tenant, f.Over, name, after, limit)
-	}, func(doc *repeat.Plan) string { return doc.ID })
+	}, func(doc *repeat.Plan) string { return doc.ID }, func(doc *repeat.Plan) bool {
+		return (f.Status == "" || doc.Status == f.Status) && (f.Station == "" || doc.Station == f.Station)
+	})
 	if err != nil {
 		return err
 	}
-	plans = slices.DeleteFunc(plans, func(doc *repeat.Plan) bool {
-		return f.Status != "" && doc.Status != f.Status || f.Station != "" && doc.Station != f.Station
-	})
-	unread := store.Unread{}
-	unread.Note("plan", broken)
 	return allBut(unread, p.printPlans(ctx, c, plans, f.Status, human.PlanID(next)))
-}
-
-// planPlace reads the place that a page ended at: when its last plan was changed, and that plan's id.
-// "" = none. The time is there because the plan may have been changed since.
-func planPlace(after string) (*repeat.Plan, error) {
-	if after == "" {
-		return nil, nil
-	}
-	at, id, err := placeOf(after)
-	if err == nil {
-		id, err = planID(id)
-	}
-	if err != nil {
-		return nil, wrongAfter(after)
-	}
-	return &repeat.Plan{ID: id, UpdatedAt: at}, nil
-}
-
-// placeOf reads a place in a list: a time and an id.
-func placeOf(after string) (at time.Time, id string, err error) {
-	changed, id, _ := strings.Cut(after, " ")
-	at, err = time.Parse(clock.Format, changed)
-	return at, id, err
 }
 
 func (p *plansCommand) printPlans(ctx context.Context, c *connection, plans []*repeat.Plan, status repeat.Status, next string) error {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -137,13 +136,13 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 	if err != nil {
 		return err
 	}
-	views := []json.RawMessage{}
+	plans := p.several("plans")
 	first := map[string]string{} // a step, by station
 	runs := false
 	for some := range slices.Chunk(specs, maxPublished) {
 		docs, err := c.plans.PublishMany(ctx, some)
 		if err != nil {
-			return p.partly(err, len(views), map[string]any{"plans": views})
+			return plans.cut(err)
 		}
 		for _, doc := range docs {
 			if doc.Created {
@@ -155,11 +154,8 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 			if err != nil {
 				return err
 			}
-			views = append(views, view)
-			if !p.asJSON() {
-				if err := p.print(planLine(doc, c.at) + "\n"); err != nil {
-					return err
-				}
+			if err := plans.add(view, planLine(doc, c.at)); err != nil {
+				return err
 			}
 			if stepplan.Over(doc.Status) {
 				continue
@@ -169,10 +165,8 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 			}
 		}
 	}
-	if p.asJSON() {
-		if err := p.printJSON(map[string]any{"plans": views}); err != nil {
-			return err
-		}
+	if err := plans.end(ctx); err != nil {
+		return err
 	}
 	if !runs {
 		return nil

@@ -27,20 +27,8 @@ func (p *plansCommand) show() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			switch p.flags.output {
-			case "yaml":
-				spec := stepplan.Of(doc)
-				text, err := form.YAML(form.PlanOf(&spec))
-				if err != nil {
-					return err
-				}
-				return p.print(text)
-			case "json":
-				view, err := planJSON(doc)
-				if err != nil {
-					return err
-				}
-				return p.printJSON(view)
+			if done, err := printOneStored(p.app, doc, planForm, planJSON); done {
+				return err
 			}
 			if err := p.print(planFields(doc, c.at)); err != nil || stepplan.Over(doc.Status) {
 				return err
@@ -55,6 +43,12 @@ func (p *plansCommand) show() *cobra.Command {
 			return p.sayIdle(ctx, c)
 		}),
 	}
+}
+
+// planForm is a plan as a file for `plan publish` says it.
+func planForm(doc *repeat.Plan) *form.Plan {
+	spec := stepplan.Of(doc)
+	return form.PlanOf(&spec)
 }
 
 func planFields(doc *repeat.Plan, now time.Time) string {
@@ -108,9 +102,6 @@ func (p *plansCommand) results() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "results ID", Short: "List what the participants of a plan's steps did", Args: one("the id of a plan"), Long: planResultsHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkLimit(page.limit); err != nil {
-				return err
-			}
 			var from *repeat.Result
 			if page.after != "" {
 				at, id, err := placeOf(page.after)

@@ -49,8 +49,7 @@ func (a *app) typeList() *cobra.Command {
 }
 
 func (a *app) printTypes(types []*model.TaskType, paused []string, all bool) error {
-	asForm := func(t *model.TaskType) *form.Type { return typeForm(t, paused) }
-	document := func(t *model.TaskType) (json.RawMessage, error) { return typeJSON(t, paused) }
+	asForm, document := storedType(paused)
 	if done, err := printStored(a, "types", types, asForm, document); done {
 		return err
 	}
@@ -60,6 +59,12 @@ func (a *app) printTypes(types []*model.TaskType, paused []string, all bool) err
 			pausedText(slices.Contains(paused, t.Code), all), fmt.Sprint(t.Version), human.OneLine(t.Name, 40))
 	}
 	return a.resultTable(nil, tab, "no type has settings; see: mscheduler type apply --help")
+}
+
+// storedType is how a type is printed for other programs.
+func storedType(paused []string) (func(*model.TaskType) *form.Type, func(*model.TaskType) (json.RawMessage, error)) {
+	return func(t *model.TaskType) *form.Type { return typeForm(t, paused) },
+		func(t *model.TaskType) (json.RawMessage, error) { return typeJSON(t, paused) }
 }
 
 // typeForm is a stored type as a file would say it that can be applied anywhere, any number
@@ -140,15 +145,9 @@ func (a *app) typeShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			switch a.flags.output {
-			case "yaml":
-				return a.printTypes([]*model.TaskType{t}, paused, false)
-			case "json":
-				doc, err := typeJSON(t, paused)
-				if err != nil {
-					return err
-				}
-				return a.printJSON(doc)
+			asForm, document := storedType(paused)
+			if done, err := printOneStored(a, t, asForm, document); done {
+				return err
 			}
 			var f fields
 			for _, l := range form.Lines(typeForm(t, paused)) {

@@ -35,3 +35,21 @@ func TestWhatCannotBeReadIsNamedAndTheOthersAreListed(t *testing.T) {
 		s.fails(ExitFailed, []string{c.said, "follow; for the next page"}, append(c.args, "--limit", "2")...)
 	}
 }
+
+func TestARunThatCannotBeReadHidesNoNextPage(t *testing.T) {
+	s := newSession(t)
+	s.ok("periodic", "apply", "-f", s.file("name: n\ncron: '@yearly'\ntype: t\n"))
+	for _, request := range []string{"r1", "r2", "r3", "r4"} {
+		s.ok("periodic", "trigger", "n", "--request", request)
+	}
+	newest := s.runsOf("n").Runs[0].ID
+	_, err := database(t, s).Collection("periodic_runs").UpdateByID(t.Context(), newest, bson.D{{Key: "$set", Value: bson.D{{Key: "rev", Value: "many"}}}})
+	require.NoError(t, err)
+	var first, last runsPage
+	s.fails(ExitFailed, []string{"the run " + newest + " cannot be read"}, "periodic", "runs", "n", "--limit", "2", "-o", "json").json(&first)
+	require.Len(t, first.Runs, 2)
+	require.Equal(t, first.Runs[1].ID, first.Next)
+	s.ok("periodic", "runs", "n", "--limit", "2", "--after", first.Next, "-o", "json").json(&last)
+	require.Len(t, last.Runs, 1)
+	require.Empty(t, last.Next)
+}

@@ -29,26 +29,17 @@ func (v *visit) events() error {
 	if v.who.Tenants == nil {
 		kinds = append(kinds, "workers")
 	}
-	v.render("events", page{Title: "Events", Nav: "Events", Data: document{"stream": v.d.config.Mount + base + "/api/events?" + q.Encode(), "of": kinds, "kinds": codec.EventKinds, "query": q}})
-	return nil
+	return v.render("events", page{Title: "Events", Nav: "Events", Data: document{"stream": v.d.config.Mount + base + "/api/events?" + q.Encode(), "of": kinds, "kinds": codec.EventKinds, "query": q}})
 }
 
 func (v *visit) audit() error {
-	doc, err := v.rows("audit")
-	if err != nil {
-		return err
-	}
-	v.render("audit", page{Title: "Audit", Nav: "Audit", Data: document{"entries": list(doc["entries"]), "next": doc["next"], "kinds": auditKinds, "outcomes": []string{"ok", "refused", "failed", "unknown"}, "filtered": len(pick(v.r.URL.Query(), tables["audit"].filters...)) > 0}})
-	return nil
+	doc := v.rows("audit")
+	return v.render("audit", page{Title: "Audit", Nav: "Audit", Data: document{"entries": list(doc["entries"]), "next": doc["next"], "kinds": auditKinds, "outcomes": []string{"ok", "refused", "failed", "unknown"}, "filtered": len(pick(v.r.URL.Query(), tables["audit"].filters...)) > 0}})
 }
 
 func (v *visit) access() error {
-	doc, err := v.rows("tokens")
-	if err != nil {
-		return err
-	}
-	v.render("access", page{Title: "Access", Nav: "Access", Data: document{"tokens": list(doc["tokens"]), "next": doc["next"]}})
-	return nil
+	doc := v.rows("tokens")
+	return v.render("access", page{Title: "Access", Nav: "Access", Data: document{"tokens": list(doc["tokens"]), "next": doc["next"]}})
 }
 
 // farClock is how far the clock of a server may be from that of the database until the page warns of it.
@@ -56,19 +47,10 @@ const farClock = 5 * time.Second
 
 // system is what the API knows of itself.
 func (v *visit) system() error {
-	me, err := v.get("/me", nil)
-	if err != nil {
-		return err
-	}
-	pauses, err := v.get("/pauses", nil)
-	if err != nil {
-		return err
-	}
+	me := v.read("/me", nil)
+	pauses := v.read("/pauses", nil)
 	asked := v.d.clock.Now()
-	stats, err := v.get("/stats", url.Values{"window_ms": {"1000"}})
-	if err != nil {
-		return err
-	}
+	stats := v.read("/stats", url.Values{"window_ms": {"1000"}})
 	at, ok := instant(stats["at"])
 	if !ok {
 		at = asked
@@ -78,16 +60,10 @@ func (v *visit) system() error {
 	poll := 10
 	if v.who.May("operator") && v.r.URL.Query().Get("checks") != "" { // whoever reads the findings asks for others
 		poll = 0
-		if data["doctor"], err = v.get("/doctor", nil); err != nil {
-			return err
-		}
+		data["doctor"] = v.read("/doctor", nil)
 	}
-	v.render("system", page{Title: "System", Nav: "System", Poll: poll, Data: data})
-	return nil
+	return v.render("system", page{Title: "System", Nav: "System", Poll: poll, Data: data})
 }
 
 // findings are those of the checks of the deployment, made anew for the file.
-func (v *visit) findings() ([]any, error) {
-	doc, err := v.get("/doctor", nil)
-	return list(doc["checks"]), err
-}
+func (v *visit) findings() []any { return list(v.read("/doctor", nil)["checks"]) }

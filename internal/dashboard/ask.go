@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -89,6 +90,36 @@ func (v *visit) get(path string, query url.Values) (document, error) {
 		return nil, err
 	}
 	return doc, nil
+}
+
+// read is get for a page, which ends with [visit.render].
+func (v *visit) read(path string, query url.Values) document {
+	return v.try(func(err error) error { return err }, path, query)
+}
+
+// try is read for what may be missing: where forgiving takes an error for none, the document is nil.
+func (v *visit) try(forgiving func(error) error, path string, query url.Values) (doc document) {
+	if v.err == nil {
+		doc, v.err = v.get(path, query)
+		v.err = forgiving(v.err)
+	}
+	return doc
+}
+
+// unlessGone is no error if the API says that there is no such thing.
+func unlessGone(err error) error { return unless(err, http.StatusNotFound) }
+
+// unlessRefused is no error if the API says that there is no such thing for this viewer, or that nothing can have such
+// a name.
+func unlessRefused(err error) error {
+	return unless(err, http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity)
+}
+
+func unless(err error, statuses ...int) error {
+	if err != nil && slices.Contains(statuses, problemOf(err).Status) {
+		return nil
+	}
+	return err
 }
 
 // ask is get for an answer as it is.

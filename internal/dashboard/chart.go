@@ -24,13 +24,9 @@ type charts struct {
 func (c *charts) Query() url.Values { return url.Values{"window": {c.Window}} }
 
 // seriesFile are the slots of a series in which something has happened.
-func (v *visit) seriesFile() ([]any, error) {
+func (v *visit) seriesFile() []any {
 	q := v.r.URL.Query()
-	series, err := v.get("/series", url.Values{"window": {windowOf(q).Name}, "type": q["of"]})
-	if err != nil {
-		return nil, err
-	}
-	return chartsOf("file", series).Rows, nil
+	return chartsOf("file", v.read("/series", url.Values{"window": {windowOf(q).Name}, "type": q["of"]})).Rows
 }
 
 // chart is one of the pictures: bars that are stacked, or lines. Each slot has a title that says its numbers.

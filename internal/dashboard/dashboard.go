@@ -130,6 +130,7 @@ type visit struct {
 	w   http.ResponseWriter
 	r   *http.Request
 	who viewer
+	err error // of the first read that failed: nothing is read or shown after it
 }
 
 // showing is the handler of a page: whoever must sign in first does.

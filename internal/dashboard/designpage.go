@@ -29,8 +29,7 @@ var colours = []colour{
 
 // design shows what all pages are made of.
 func (v *visit) design() error {
-	v.render("design", page{Title: "Design system", Nav: "System", Data: document{
+	return v.render("design", page{Title: "Design system", Nav: "System", Data: document{
 		"colours": colours, "states": lifecycle.Statuses, "value": document{"to": []any{"ann@example.com"}, "copies": 2},
 	}})
-	return nil
 }

@@ -31,8 +31,8 @@ func (d *Dashboard) download(w http.ResponseWriter, r *http.Request) {
 	if t.whole != nil {
 		t.field = "rows"
 		first = func() (document, error) {
-			rows, err := t.whole(v)
-			return document{"rows": rows}, err
+			rows := t.whole(v)
+			return document{"rows": rows}, v.err
 		}
 	}
 	doc, err := first()

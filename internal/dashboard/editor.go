@@ -44,8 +44,7 @@ type field struct {
 }
 
 func (v *visit) edit(title, nav string, e editor) error {
-	v.render("editor", page{Title: title, Nav: nav, Data: e})
-	return nil
+	return v.render("editor", page{Title: title, Nav: nav, Data: e})
 }
 
 // mostText bounds a text that is converted.

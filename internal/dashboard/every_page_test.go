@@ -3,10 +3,14 @@ package dashboard_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/dashboard"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -134,4 +139,49 @@ func TestTextThatLooksLikeHTMLStaysTextOnEveryPage(t *testing.T) {
 		}
 	}
 	require.Greater(t, shows, 25, "pages show the texts")
+}
+
+// failing is an API of which one request fails.
+type failing struct {
+	http.Handler
+	left atomic.Int64 // how many requests are before it
+}
+
+func (f *failing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.left.Add(-1) != -1 {
+		f.Handler.ServeHTTP(w, r)
+		return
+	}
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(w, `{"status": 503, "title": "Not available", "detail": "the database is away"}`)
+}
+
+// Whichever read of a page or file fails, the answer says so, and nothing is read after it.
+func TestAPageOfWhichAnyReadFailsShowsTheProblem(t *testing.T) {
+	w := newWorld(t)
+	w.full("a text")
+	at, err := url.Parse(w.url)
+	require.NoError(t, err)
+	api := &failing{Handler: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at) }}}
+	d, failed := dashboard.New(dashboard.Config{API: api}), 0
+	for _, page := range append(everyPage, "/find?q=sell", "/find?q=-/sell/done", "/runs?late=yes", "/runs/-/r@1", "/tasks/-/sell/done?generation=0", "/types?state=active", "/types/sell?window=week",
+		"/download/types.csv", "/download/waiting.csv", "/download/held.csv?of=courier", "/download/series.csv?of=sell", "/download/findings.csv", "/download/executions.csv?of=-/sell/done") {
+		for n := int64(0); ; n++ {
+			api.left.Store(n)
+			r := httptest.NewRecorder()
+			d.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui"+page, nil))
+			left := api.left.Load()
+			if left >= 0 { // it has fewer reads
+				require.Less(t, r.Code, http.StatusBadRequest, "%s: %s", page, r.Body)
+				break
+			}
+			failed++
+			require.Equal(t, http.StatusServiceUnavailable, r.Code, "%s, read %d", page, n)
+			require.Contains(t, r.Body.String(), "the database is away", "%s, read %d", page, n)
+			if page != "/periodics" { // it reads its rows at the same time
+				require.Equal(t, int64(-1), left, "%s, read %d", page, n)
+			}
+		}
+	}
+	require.Greater(t, failed, 2*len(everyPage))
 }

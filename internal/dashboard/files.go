@@ -102,7 +102,13 @@ type shown struct {
 	Tenant  string     // that the viewer has chosen, of several; "" = there is no choice
 }
 
-func (v *visit) render(name string, p page) { v.renderAs(http.StatusOK, name, p) }
+// render shows a page, unless a read of it has failed: it returns that error.
+func (v *visit) render(name string, p page) error {
+	if v.err == nil {
+		v.renderAs(http.StatusOK, name, p)
+	}
+	return v.err
+}
 
 // renderAs writes the page only when all of it is there: an error in the middle would leave half a page with status
 // 200.

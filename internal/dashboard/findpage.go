@@ -3,7 +3,6 @@ package dashboard
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -26,50 +25,42 @@ func (v *visit) find() error {
 	q := strings.TrimSpace(v.r.URL.Query().Get("q"))
 	var all []found
 	if q != "" {
-		if path, err := v.exactly(q); err != nil || path != "" {
-			if err != nil {
-				return err
-			}
+		if path := v.exactly(q); path != "" {
 			return v.goTo(path)
 		}
-		var err error
-		if all, err = v.begins(q); err != nil {
-			return err
-		}
-		if len(all) == 1 && len(all[0].Items) == 1 && all[0].All == "" {
+		all = v.begins(q)
+		if v.err == nil && len(all) == 1 && len(all[0].Items) == 1 && all[0].All == "" {
 			http.Redirect(v.w, v.r, all[0].Items[0].URL, http.StatusSeeOther)
 			return nil
 		}
 	}
-	v.render("find", page{Title: "Find", Data: document{"q": q, "found": all}})
-	return nil
+	return v.render("find", page{Title: "Find", Data: document{"q": q, "found": all}})
 }
 
 // exactly is the path of the task of an id, or of the tasks of a type; "" = there is none.
-func (v *visit) exactly(q string) (path string, err error) {
+func (v *visit) exactly(q string) (path string) {
 	parts := strings.SplitN(q, "/", 3)
 	if len(parts) == 1 {
-		doc, err := v.get("/tasks", v.ofTenant(url.Values{"type": {q}, "limit": {"1"}}))
+		doc := v.try(unlessRefused, "/tasks", v.ofTenant(url.Values{"type": {q}, "limit": {"1"}}))
 		if len(list(doc["tasks"])) > 0 {
 			path = "/tasks?" + v.ofChosen(url.Values{"type": {q}}).Encode()
 		}
-		return path, unlessRefused(err)
+		return path
 	}
 	for _, id := range [][]string{parts, {v.ofOneTenant(url.Values{}).Get("tenant"), parts[0], strings.Join(parts[1:], "/")}} {
 		if len(id) < 3 {
 			continue
 		}
-		if _, err = v.get("/tasks"+pathOf(id...), nil); err == nil {
-			return "/tasks" + pathOf(id...), nil
-		} else if unlessRefused(err) != nil {
-			return "", err
+		path := "/tasks" + pathOf(id...)
+		if v.try(unlessRefused, path, nil) != nil {
+			return path
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // begins finds what begins so: the tasks by their keys, and of a tenant the others by their names.
-func (v *visit) begins(q string) (out []found, err error) {
+func (v *visit) begins(q string) (out []found) {
 	of := v.ofOneTenant(pick(v.r.URL.Query(), "tenant"))
 	named := q
 	if before, name, ok := strings.Cut(q, "/"); ok { // tenant/name
@@ -95,10 +86,7 @@ func (v *visit) begins(q string) (out []found, err error) {
 		}
 		all := v.at(kind.path, query)
 		query.Set("limit", strconv.Itoa(mostFound))
-		doc, err := v.get(kind.path, query)
-		if unlessRefused(err) != nil {
-			return nil, err
-		}
+		doc := v.try(unlessRefused, kind.path, query)
 		f := found{Kind: kind.name}
 		for _, d := range list(doc[kind.field]) {
 			name, path := kind.id(object(d))
@@ -111,14 +99,5 @@ func (v *visit) begins(q string) (out []found, err error) {
 			out = append(out, f)
 		}
 	}
-	return out, nil
-}
-
-// unlessRefused is no error if the API says that there is no such thing for this viewer, or that nothing can have such
-// a name.
-func unlessRefused(err error) error {
-	if err != nil && slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity}, problemOf(err).Status) {
-		return nil
-	}
-	return err
+	return out
 }

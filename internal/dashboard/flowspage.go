@@ -24,10 +24,7 @@ const (
 var final = []string{"SUCCESS", "SKIPPED", "ERROR"}
 
 func (v *visit) flows() error {
-	doc, err := v.rows("flows")
-	if err != nil {
-		return err
-	}
+	doc := v.rows("flows")
 	all := list(doc["flows"])
 	for _, f := range all {
 		f := object(f)
@@ -36,10 +33,9 @@ func (v *visit) flows() error {
 	q := v.r.URL.Query()
 	live := v.ofTenant(pick(q, "tenant"))
 	live.Set("of", "flows")
-	v.render("flows", page{Title: "Flows", Nav: "Flows", Live: live, Data: document{
+	return v.render("flows", page{Title: "Flows", Nav: "Flows", Live: live, Data: document{
 		"flows": all, "next": doc["next"], "unreadable": list(doc["unreadable"]), "statuses": flowStatuses, "all": len(pick(q, "tenant", "key", "status")) == 0,
 	}})
-	return nil
 }
 
 // progress is how far the nodes of a flow are: a bar of parts, and the same in words.
@@ -87,15 +83,9 @@ func (v *visit) flow() error {
 	id := []string{v.r.PathValue("tenant"), v.r.PathValue("key")}
 	path := "/flows" + pathOf(id...)
 	g := graphOf{path: path, nav: "Flows", live: url.Values{"of": {"flows"}, "tenant": id[:1], "key": id[1:]}}
-	doc, err := v.get(path, nil)
-	if err != nil {
-		return err
-	}
+	doc := v.read(path, nil)
 	g.name, g.doc = text(doc["id"]), doc
-	all, err := v.nodeStates(path)
-	if err != nil {
-		return err
-	}
+	all := v.nodeStates(path)
 	if node := v.r.URL.Query().Get("node"); node != "" {
 		return v.node(&g, all, node)
 	}
@@ -104,16 +94,15 @@ func (v *visit) flow() error {
 		all = byStart(all)
 	}
 	shown, next := pageOf(v, tables["nodes"].kept(v.r.URL.Query(), all), nodeName)
-	v.render("flow", page{Title: g.name, Nav: "Flows", Live: g.live, Poll: pollTasks, Data: document{
+	return v.render("flow", page{Title: g.name, Nav: "Flows", Live: g.live, Poll: pollTasks, Data: document{
 		"flow": doc, "path": path, "gantt": gantt, "progress": progressOf(counts), "counts": counts, "statuses": nodeStatuses, "total": len(all),
 		"nodes": shown, "next": next, "asking": first(asking(all), mostAsking), "over": text(doc["status"]) == finished,
 		"parent": parentOf(text(doc["parent"])),
 	}})
-	return nil
 }
 
 // nodeStates reads the nodes of a flow or a stream without their outputs.
-func (v *visit) nodeStates(path string) ([]any, error) {
+func (v *visit) nodeStates(path string) []any {
 	return v.every(path+"/nodes", "nodes", url.Values{"outputs": {"false"}})
 }
 

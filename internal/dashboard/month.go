@@ -105,17 +105,14 @@ func (d *day) add(at time.Time, l look, word string, count int) {
 var toCome = look{Shape: "◷", Class: "wait"}
 
 // monthOfRule is the calendar of a rule's ticks: those that are over by what became of them.
-func (v *visit) monthOfRule(path string, rule document) (*month, error) {
+func (v *visit) monthOfRule(path string, rule document) *month {
 	zone := zoneOf(rule)
 	first, now := v.monthOf(zone)
 	end := endOf(first)
 	m := calendarOf(first, now)
 	limit := strconv.Itoa(mostOfMonth)
 	if first.Before(now) {
-		runs, err := v.get(path+"/runs", url.Values{"from": {first.UTC().Format(time.RFC3339)}, "to": {end.UTC().Format(time.RFC3339)}, "limit": {limit}})
-		if err != nil {
-			return nil, err
-		}
+		runs := v.read(path+"/runs", url.Values{"from": {first.UTC().Format(time.RFC3339)}, "to": {end.UTC().Format(time.RFC3339)}, "limit": {limit}})
 		m.Cut = text(runs["next"]) != ""
 		for _, r := range list(runs["runs"]) {
 			run := object(r)
@@ -125,13 +122,10 @@ func (v *visit) monthOfRule(path string, rule document) (*month, error) {
 		}
 	}
 	if !end.After(now) || stateOfRule(rule) != "enabled" {
-		return m, nil
+		return m
 	}
 	from := clock.Later(first.Add(-time.Millisecond), now)
-	ticks, err := v.get(path+"/preview", url.Values{"from": {from.UTC().Format(time.RFC3339Nano)}, "count": {limit}})
-	if err != nil {
-		return nil, err
-	}
+	ticks := v.read(path+"/preview", url.Values{"from": {from.UTC().Format(time.RFC3339Nano)}, "count": {limit}})
 	for i, t := range list(ticks["ticks"]) {
 		tick := object(t)
 		at, ok := instant(tick["utc"])
@@ -144,5 +138,5 @@ func (v *visit) monthOfRule(path string, rule document) (*month, error) {
 		m.Cut = m.Cut || i == mostOfMonth-1
 		m.add(at.In(zone), toCome, "to come", 1)
 	}
-	return m, nil
+	return m
 }

@@ -39,7 +39,7 @@ func (v *visit) newTask() error {
 	if err := v.mayEdit(); err != nil {
 		return err
 	}
-	title, text, err := "Send a task", v.ofWhom(), error(nil)
+	title, text := "Send a task", v.ofWhom()
 	if typ := v.r.URL.Query().Get("type"); typ != "" {
 		text += "type: " + strconv.Quote(typ) + "\n"
 	}
@@ -47,14 +47,9 @@ func (v *visit) newTask() error {
 		if title = "Send " + id + " again"; strings.Count(id, "/") < 2 {
 			return v.nothingHere()
 		}
-		if text, err = v.sentAgain(id); err != nil {
-			return err
-		}
+		text, v.err = v.sentAgain(id)
 	}
-	types, err := v.servedTypes()
-	if err != nil {
-		return err
-	}
+	types := v.servedTypes()
 	e := editor{
 		Call: "POST /tasks", Then: "/tasks/{id:3}", Label: "Send", Idempotent: true, Text: text,
 		Fields: []field{
@@ -113,16 +108,15 @@ func formText[T any](doc document, thing string) (string, error) {
 }
 
 // servedTypes are the types that workers serve, without those of mscheduler itself. They belong to no tenant.
-func (v *visit) servedTypes() (types []string, err error) {
+func (v *visit) servedTypes() (types []string) {
 	if v.who.Tenants != nil {
-		return nil, nil
+		return nil
 	}
-	workers, err := v.every("/workers", "workers", url.Values{"state": {"alive"}})
-	for _, w := range workers {
+	for _, w := range v.every("/workers", "workers", url.Values{"state": {"alive"}}) {
 		types = append(types, texts(object(w)["types"])...)
 	}
 	slices.Sort(types)
-	return slices.DeleteFunc(slices.Compact(types), func(typ string) bool { return ours(typ) > 0 }), err
+	return slices.DeleteFunc(slices.Compact(types), func(typ string) bool { return ours(typ) > 0 })
 }
 
 // dryRun says what storing a rule would do, with a forecast of a week.
@@ -208,10 +202,7 @@ func (v *visit) newPlan() error {
 	}
 	text := v.ofWhom()
 	if like := v.r.URL.Query().Get("like"); like != "" {
-		var err error
-		if text, err = v.planLike(like); err != nil {
-			return err
-		}
+		text, v.err = v.planLike(like)
 	}
 	return v.edit("Publish a plan", "Plans", editor{
 		Call: "POST /plans", Then: "/plans/{id:2}", Label: "Publish", Preview: "POST /plans/preview", Idempotent: true, Text: text,

@@ -22,31 +22,24 @@ func (v *visit) node(g *graphOf, nodes []any, id string) error {
 	at := slices.IndexFunc(nodes, func(n any) bool { return text(object(n)["node"]) == id })
 	node := document{"node": id}
 	if at >= 0 {
-		whole, err := v.get(g.path+"/nodes", url.Values{"node": {id}})
-		if err != nil {
-			return err
-		}
+		whole := v.read(g.path+"/nodes", url.Values{"node": {id}})
 		for _, n := range list(whole["nodes"]) { // it may have left a stream since
 			node = object(n)
 		}
 	}
 	path := g.path + "/nodes" + pathOf(id)
-	why, err := v.get(path+"/explain", nil)
-	if err != nil {
-		return err
-	}
+	why := v.read(path+"/explain", nil)
 	if at < 0 { // of a stream: it is linked later, or has left
 		node["status"], node["task_id"] = why["status"], why["task_id"]
 	}
 	status := text(node["status"])
 	before, behind := aroundOf(nodes, at)
 	asks := status == pending
-	v.render("node", page{Title: g.name + " " + id, Nav: g.nav, Live: g.live, Poll: pollTasks, Data: document{
+	return v.render("node", page{Title: g.name + " " + id, Nav: g.nav, Live: g.live, Poll: pollTasks, Data: document{
 		"node": node, "why": why, "path": path, "of": g.path, "name": g.name, "chain": g.chain,
 		"before": before, "next": behind.next, "again": behind.again(),
 		"resolve": asks, "retry": asks || slices.Contains(final, status) && !g.chain, "ask": object(node["ask"]),
 	}})
-	return nil
 }
 
 // behindOf are the nodes that come after a node.

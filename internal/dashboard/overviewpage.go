@@ -63,27 +63,15 @@ func windowOf(q url.Values) window {
 
 func (v *visit) overview() error {
 	window := windowOf(v.r.URL.Query())
-	stats, err := v.get("/stats", v.ofTenant(url.Values{"window_ms": {window.MS}}))
-	if err != nil {
-		return err
-	}
-	needs, err := v.needs()
-	if err != nil {
-		return err
-	}
+	stats := v.read("/stats", v.ofTenant(url.Values{"window_ms": {window.MS}}))
+	needs := v.needs()
 	pauses, series, sparks := document{}, document(nil), map[string]*spark(nil)
 	if v.who.Tenants == nil { // what is paused is so for all tenants, and series have none
-		if pauses, err = v.get("/pauses", nil); err != nil {
-			return err
-		}
-		if series, sparks, err = v.series(window); err != nil {
-			return err
-		}
+		pauses = v.read("/pauses", nil)
+		series, sparks = v.series(window)
 		hour, now := series, sparks
 		if window != windows[0] {
-			if hour, now, err = v.series(windows[0]); err != nil {
-				return err
-			}
+			hour, now = v.series(windows[0])
 		}
 		needs = append(append(v.failingNeeds(now), needs...), v.lateNeeds(stats, hour)...)
 	}
@@ -104,10 +92,7 @@ func (v *visit) overview() error {
 	}
 	first := false // nobody has sent a task yet
 	if total.Due+total.Delayed+total.Running+total.Ended == 0 && v.who.May("operator") {
-		tasks, err := v.get("/tasks", v.ofTenant(url.Values{"limit": {"1"}}))
-		if err != nil {
-			return err
-		}
+		tasks := v.read("/tasks", v.ofTenant(url.Values{"limit": {"1"}}))
 		first = len(list(tasks["tasks"])) == 0
 	}
 	data := document{
@@ -118,19 +103,14 @@ func (v *visit) overview() error {
 	} else {
 		data["windows"] = windows[:2]
 	}
-	v.render("overview", page{Title: "Overview", Nav: "Overview", Poll: 5, Data: data})
-	return nil
+	return v.render("overview", page{Title: "Overview", Nav: "Overview", Poll: 5, Data: data})
 }
 
 // series is what has happened to all types together, and the small pictures of each type.
-func (v *visit) series(w window) (all document, sparks map[string]*spark, err error) {
+func (v *visit) series(w window) (all document, sparks map[string]*spark) {
 	q := url.Values{"window": {w.Name}}
-	types, err := v.get("/series/types", q)
-	if err != nil {
-		return nil, nil, err
-	}
-	all, err = v.get("/series", q)
-	return all, sparksOf(types), err
+	types := v.read("/series/types", q)
+	return v.read("/series", q), sparksOf(types)
 }
 
 // otherTypes names the row of all types that are not counted by name. No type has a space in its name.
@@ -211,8 +191,7 @@ type need struct {
 const mostCounted = 100
 
 // needs are the things that need somebody, each with the page that lists them.
-func (v *visit) needs() ([]need, error) {
-	var out []need
+func (v *visit) needs() (out []need) {
 	for _, ask := range []struct {
 		path, field, class, one, many, page string
 		shows, query                        url.Values // of the page, and of the list
@@ -228,10 +207,7 @@ func (v *visit) needs() ([]need, error) {
 			continue // they belong to no tenant
 		}
 		ask.query.Set("limit", strconv.Itoa(mostCounted))
-		doc, err := v.get(ask.path, v.ofTenant(ask.query))
-		if err != nil {
-			return nil, err
-		}
+		doc := v.read(ask.path, v.ofTenant(ask.query))
 		n := int64(len(list(doc[ask.field])))
 		more := text(doc["next"]) != "" // the API stops after the first that it looked at, whether they match or not
 		found := need{Class: ask.class, Count: number(n), What: ask.many, URL: v.at(ask.page, v.ofChosen(ask.shows))}
@@ -248,7 +224,7 @@ func (v *visit) needs() ([]need, error) {
 		}
 		out = append(out, found)
 	}
-	return out, nil
+	return out
 }
 
 // failingNeeds are the types in which at least half of the executions fail. Types of mscheduler itself are left out:

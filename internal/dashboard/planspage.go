@@ -27,59 +27,39 @@ type planRow struct {
 
 func (v *visit) plans() error {
 	q := v.r.URL.Query()
-	doc, err := v.rows("plans")
-	if err != nil {
-		return err
-	}
+	doc := v.rows("plans")
 	var rows []planRow
 	for _, p := range list(doc["plans"]) {
 		plan := object(p)
 		rows = append(rows, planRow{plan, "/plans" + idPath(text(plan["id"]), 2), repetitionOf(plan)})
 	}
 	filtered := len(pick(q, "tenant", "plan_id", "station", "status", "over")) > 0
-	v.render("plans", page{Title: "Plans", Nav: "Plans", Poll: 5, Data: document{
+	return v.render("plans", page{Title: "Plans", Nav: "Plans", Poll: 5, Data: document{
 		"rows": rows, "next": doc["next"], "unreadable": list(doc["unreadable"]), "statuses": planStatuses, "all": !filtered,
 	}})
-	return nil
 }
 
 func (v *visit) plan() error {
 	path := "/plans" + pathOf(v.r.PathValue("tenant"), v.r.PathValue("plan_id"))
-	plan, err := v.get(path, nil)
-	if err != nil {
-		return err
-	}
-	results, err := v.get(path+"/results", url.Values{"sort": {cmp.Or(v.r.URL.Query().Get("sort"), "-at")}, "limit": {strconv.Itoa(perPage)}, "page_token": v.r.URL.Query()["page_token"]})
-	if err != nil {
-		return err
-	}
-	month, err := v.monthOfPlan(path, plan)
-	if err != nil {
-		return err
-	}
-	preview, err := v.get(path+"/preview", url.Values{"count": {strconv.Itoa(stepsToCome)}})
-	if err != nil {
-		return err
-	}
+	plan := v.read(path, nil)
+	results := v.read(path+"/results", url.Values{"sort": {cmp.Or(v.r.URL.Query().Get("sort"), "-at")}, "limit": {strconv.Itoa(perPage)}, "page_token": v.r.URL.Query()["page_token"]})
+	month := v.monthOfPlan(path, plan)
+	preview := v.read(path+"/preview", url.Values{"count": {strconv.Itoa(stepsToCome)}})
 	status := text(plan["status"])
-	v.render("plan", page{Title: text(plan["plan_id"]), Nav: "Plans", Live: url.Values{"tenant": {tenantOf(plan)}, "type": {text(plan["station"])}}, Poll: 5, Data: document{
+	return v.render("plan", page{Title: text(plan["plan_id"]), Nav: "Plans", Live: url.Values{"tenant": {tenantOf(plan)}, "type": {text(plan["station"])}}, Poll: 5, Data: document{
 		"plan": plan, "path": path, "words": repetitionOf(plan), "results": list(results["results"]), "next": results["next"],
 		"times": list(preview["times"]), "month": month, "over": status == "FINISH" || status == "CANCELLED",
 	}})
-	return nil
 }
 
 // monthOfPlan is the calendar of a plan's steps: those that are over by their results, and those to come by the preview.
-func (v *visit) monthOfPlan(path string, plan document) (*month, error) {
+func (v *visit) monthOfPlan(path string, plan document) *month {
 	zone := zoneOf(plan)
 	first, now := v.monthOf(zone)
 	end := endOf(first)
 	m := calendarOf(first, now)
 	limit := strconv.Itoa(mostOfMonth)
-	results, err := v.get(path+"/results", url.Values{"from": {first.UTC().Format(time.RFC3339)}, "to": {end.UTC().Format(time.RFC3339)}, "sort": {"-at"}, "limit": {limit}, "outputs": {"false"}})
-	if err != nil {
-		return nil, err
-	}
+	results := v.read(path+"/results", url.Values{"from": {first.UTC().Format(time.RFC3339)}, "to": {end.UTC().Format(time.RFC3339)}, "sort": {"-at"}, "limit": {limit}, "outputs": {"false"}})
 	m.Cut = text(results["next"]) != ""
 	for _, r := range list(results["results"]) {
 		result := object(r)
@@ -88,12 +68,9 @@ func (v *visit) monthOfPlan(path string, plan document) (*month, error) {
 		}
 	}
 	if first.Sub(now) > farthestPreview {
-		return m, nil
+		return m
 	}
-	preview, err := v.get(path+"/preview", url.Values{"from": {first.UTC().Format(time.RFC3339)}, "count": {limit}})
-	if err != nil {
-		return nil, err
-	}
+	preview := v.read(path+"/preview", url.Values{"from": {first.UTC().Format(time.RFC3339)}, "count": {limit}})
 	for i, t := range list(preview["times"]) {
 		at, ok := instant(object(t)["utc"])
 		if !ok || object(t)["skipped"] != nil || at.Before(first) {
@@ -105,7 +82,7 @@ func (v *visit) monthOfPlan(path string, plan document) (*month, error) {
 		m.Cut = m.Cut || i == mostOfMonth-1
 		m.add(at.In(zone), toCome, "to come", 1)
 	}
-	return m, nil
+	return m
 }
 
 // farthestPreview is how far ahead the API previews the steps of a plan.

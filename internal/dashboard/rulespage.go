@@ -42,16 +42,13 @@ func (v *visit) rules() error {
 		v.ofOneTenant(q)
 	}
 	q.Set("limit", strconv.Itoa(rulesPerPage))
-	doc, err := v.get("/periodics", q)
-	if err != nil {
-		return err
-	}
+	doc := v.read("/periodics", q)
 	rows := make([]*ruleRow, 0, rulesPerPage)
 	for _, r := range list(doc["rules"]) {
 		rule := object(r)
 		rows = append(rows, &ruleRow{Rule: rule, Path: pathOfRule(rule), State: stateOfRule(rule), Words: wordsOf(rule)})
 	}
-	err = inParallel(rows, func(row *ruleRow) error {
+	err := inParallel(rows, func(row *ruleRow) error {
 		runs, err := v.get(row.Path+"/runs", url.Values{"limit": {strconv.Itoa(runsOfStrip)}})
 		if err != nil {
 			return unlessGone(err)
@@ -67,9 +64,8 @@ func (v *visit) rules() error {
 	if err != nil {
 		return err
 	}
-	v.render("rules", page{Title: "Periodic rules", Nav: "Periodic", Live: runsOf(q.Get("tenant")), Poll: 15,
+	return v.render("rules", page{Title: "Periodic rules", Nav: "Periodic", Live: runsOf(q.Get("tenant")), Poll: 15,
 		Data: document{"rows": rows, "next": doc["next"], "unreadable": list(doc["unreadable"])}})
-	return nil
 }
 
 // runsOf is the query of the events of runs of a tenant; "" = of every one.
@@ -79,14 +75,6 @@ func runsOf(tenant string) url.Values {
 		out.Set("tenant", tenant)
 	}
 	return out
-}
-
-// unlessGone is no error if the thing has been deleted since its list was read.
-func unlessGone(err error) error {
-	if gone(err) {
-		return nil
-	}
-	return err
 }
 
 // inParallel does something for each row, a few at a time, and returns one of the errors.
@@ -171,32 +159,16 @@ func zoneOf(doc document) *time.Location {
 
 func (v *visit) rule() error {
 	path := "/periodics" + pathOf(v.r.PathValue("tenant"), v.r.PathValue("name"))
-	rule, err := v.get(path, nil)
-	if err != nil {
-		return err
-	}
-	ticks, err := v.get(path+"/preview", url.Values{"count": {"10"}})
-	if err != nil {
-		return err
-	}
-	recent, err := v.get(path+"/runs", url.Values{"limit": {strconv.Itoa(2 * runsOfStrip)}})
-	if err != nil {
-		return err
-	}
+	rule := v.read(path, nil)
+	ticks := v.read(path+"/preview", url.Values{"count": {"10"}})
+	recent := v.read(path+"/runs", url.Values{"limit": {strconv.Itoa(2 * runsOfStrip)}})
 	ledger := runsQuery(v.r.URL.Query())
 	ledger.Set("rule_id", text(rule["id"]))
 	ledger.Set("tenant", tenantOf(rule))
-	runs, err := v.get("/runs", v.asked(tables["runs"], ledger, perPage))
-	if err != nil {
-		return err
-	}
-	month, err := v.monthOfRule(path, rule)
-	if err != nil {
-		return err
-	}
-	v.render("rule", page{Title: text(rule["name"]), Nav: "Periodic", Live: runsOf(tenantOf(rule)), Poll: 15, Data: document{
+	runs := v.read("/runs", v.asked(tables["runs"], ledger, perPage))
+	month := v.monthOfRule(path, rule)
+	return v.render("rule", page{Title: text(rule["name"]), Nav: "Periodic", Live: runsOf(tenantOf(rule)), Poll: 15, Data: document{
 		"rule": rule, "path": path, "state": stateOfRule(rule), "words": wordsOf(rule), "ticks": list(ticks["ticks"]), "strip": stripOf(list(recent["runs"])),
 		"runs": list(runs["runs"]), "next": runs["next"], "ledger": ledger, "choices": statusChoices, "month": month,
 	}})
-	return nil
 }

@@ -43,35 +43,25 @@ func keepsRun(q url.Values, run document) bool {
 
 func (v *visit) runs() error {
 	q := v.ofTenant(runsQuery(v.r.URL.Query()))
-	doc, err := v.get("/runs", v.asked(tables["runs"], q, perPage))
-	if err != nil {
-		return err
-	}
+	doc := v.read("/runs", v.asked(tables["runs"], q, perPage))
 	runs, late := tables["runs"].kept(v.r.URL.Query(), list(doc["runs"])), v.r.URL.Query().Get("late") != ""
 	if late {
 		q.Set("late", "yes")
 	}
-	v.render("runs", page{Title: "Runs", Nav: "Periodic", Live: runsOf(q.Get("tenant")), Data: document{
+	return v.render("runs", page{Title: "Runs", Nav: "Periodic", Live: runsOf(q.Get("tenant")), Data: document{
 		"runs": runs, "next": doc["next"], "unreadable": list(doc["unreadable"]), "late": late, "all": !late && len(q) == 0, "choices": statusChoices, "ledger": q,
 	}})
-	return nil
 }
 
 func (v *visit) run() error {
 	path := "/runs" + pathOf(v.r.PathValue("tenant"), v.r.PathValue("run"))
-	run, err := v.get(path, nil)
-	if err != nil {
-		return err
-	}
+	run := v.read(path, nil)
 	var task document
 	if id := text(run["task_id"]); id != "" {
-		if task, err = v.get("/tasks"+idPath(id, 3), nil); unlessGone(err) != nil {
-			return err
-		}
+		task = v.try(unlessGone, "/tasks"+idPath(id, 3), nil)
 	}
 	waits := slices.Contains(strings.Split(statusChoices[2].Value, ","), text(run["status"]))
-	v.render("run", page{Title: "Run of " + text(run["rule"]), Nav: "Periodic", Live: runsOf(v.r.PathValue("tenant")), Poll: 5, Data: document{
+	return v.render("run", page{Title: "Run of " + text(run["rule"]), Nav: "Periodic", Live: runsOf(v.r.PathValue("tenant")), Poll: 5, Data: document{
 		"run": run, "path": path, "rule": "/periodics" + pathOf(v.r.PathValue("tenant"), text(run["rule"])), "task": task, "waits": waits, "late": integer(run["late_ms"]) >= lateRun,
 	}})
-	return nil
 }

@@ -113,7 +113,7 @@ func (v *visit) toSignIn() {
 
 func (d *Dashboard) showSignIn(w http.ResponseWriter, r *http.Request) {
 	v := &visit{d: d, w: w, r: r}
-	v.render("signin", page{Title: "Sign in", Data: document{"to": r.URL.Query().Get("to")}})
+	v.renderAs(http.StatusOK, "signin", page{Title: "Sign in", Data: document{"to": r.URL.Query().Get("to")}})
 }
 
 // mostSignIn bounds the form of a sign-in: a token of an identity provider has some KiB.

@@ -12,17 +12,13 @@ var streamRoutes = routes{"/streams": (*visit).streams, "/streams/{scene}/{group
 var liveStreams = url.Values{"of": {"flows"}}
 
 func (v *visit) streams() error {
-	doc, err := v.rows("streams")
-	if err != nil {
-		return err
-	}
+	doc := v.rows("streams")
 	all := list(doc["streams"])
 	for _, s := range all {
 		s := object(s)
 		s["state"], s["speed"] = streamState(s), speedOf(s)
 	}
-	v.render("streams", page{Title: "Streams", Nav: "Flows", Live: liveStreams, Poll: pollTasks, Data: document{"streams": all, "next": doc["next"], "unreadable": list(doc["unreadable"])}})
-	return nil
+	return v.render("streams", page{Title: "Streams", Nav: "Flows", Live: liveStreams, Poll: pollTasks, Data: document{"streams": all, "next": doc["next"], "unreadable": list(doc["unreadable"])}})
 }
 
 // streamState says in one word whether the nodes of a stream run.
@@ -62,22 +58,15 @@ func perMinute(n, minutes int64) string {
 
 func (v *visit) stream() error {
 	path := "/streams" + pathOf(v.r.PathValue("scene"), v.r.PathValue("group"))
-	doc, err := v.get(path, nil)
-	if err != nil {
-		return err
-	}
-	all, err := v.nodeStates(path)
-	if err != nil {
-		return err
-	}
+	doc := v.read(path, nil)
+	all := v.nodeStates(path)
 	name := text(doc["stream"])
 	if node := v.r.URL.Query().Get("node"); node != "" {
 		return v.node(&graphOf{path: path, name: name, nav: "Flows", live: liveStreams, chain: true}, all, node)
 	}
 	counts := countsOf(all)
 	shown, next := pageOf(v, tables["chain"].kept(v.r.URL.Query(), all), nodeName)
-	v.render("stream", page{Title: name, Nav: "Flows", Live: liveStreams, Poll: pollTasks, Data: document{
+	return v.render("stream", page{Title: name, Nav: "Flows", Live: liveStreams, Poll: pollTasks, Data: document{
 		"stream": doc, "state": streamState(doc), "speed": speedOf(doc), "path": path, "counts": counts, "statuses": nodeStatuses, "total": len(all), "nodes": shown, "next": next,
 	}})
-	return nil
 }

@@ -24,7 +24,7 @@ type tableOf struct {
 	// keep reports whether the query selects a thing, where the API lacks the filter; nil = it always does.
 	keep func(q url.Values, doc document) bool
 	// whole is the list as the page makes it from several lists; nil = it is one of the API.
-	whole func(v *visit) ([]any, error)
+	whole func(v *visit) []any
 }
 
 // tables are the lists that can be filtered, paged and written as files.
@@ -99,23 +99,20 @@ func sorted[T any](q url.Values, all []T, orders map[string]func(a, b T) int) {
 }
 
 // rows reads the page of a list that the page's query names.
-func (v *visit) rows(name string) (document, error) {
+func (v *visit) rows(name string) document {
 	t := tables[name]
-	return v.get(t.path, v.asked(t, v.r.URL.Query(), perPage))
+	return v.read(t.path, v.asked(t, v.r.URL.Query(), perPage))
 }
 
 // every reads all pages of a list of few things that the query selects, such as workers and types.
-func (v *visit) every(path, field string, query url.Values) (all []any, err error) {
+func (v *visit) every(path, field string, query url.Values) (all []any) {
 	q := maps.Clone(query)
 	for q.Set("limit", "1000"); ; {
-		doc, err := v.get(path, q)
-		if err != nil {
-			return nil, err
-		}
+		doc := v.read(path, q)
 		all = append(all, list(doc[field])...)
 		next := text(doc["next"])
 		if next == "" {
-			return all, nil
+			return all
 		}
 		q.Set("page_token", next)
 	}

@@ -1,8 +1,6 @@
 package dashboard
 
 import (
-	"errors"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -22,10 +20,7 @@ var bulkFilters = []string{"tenant", "type", "key", "status", "category", "creat
 
 func (v *visit) tasks() error {
 	q := v.r.URL.Query()
-	doc, err := v.rows("tasks")
-	if err != nil {
-		return err
-	}
+	doc := v.rows("tasks")
 	chosen := pick(q, bulkFilters...)
 	all := len(chosen) == 0
 	filter := document{}
@@ -44,65 +39,47 @@ func (v *visit) tasks() error {
 	if q.Get("key") != "" && (q.Get("tenant") == "" || q.Get("type") == "") {
 		looks = "The server ends a page when it has looked at 10,000 tasks, or at 100 pairs of a tenant and a type, or read 8 MiB. The next page continues from there."
 	}
-	v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Poll: 15, Data: document{
+	return v.render("tasks", page{Title: "Tasks", Nav: "Tasks", Live: live, Poll: 15, Data: document{
 		"tasks": list(doc["tasks"]), "next": doc["next"], "cut": text(doc["next"]) != "" && len(list(doc["tasks"])) < perPage, "looks": looks, "unreadable": list(doc["unreadable"]), "statuses": lifecycle.Statuses, "status": q["status"], "args": args, "filter": filter, "all": all,
 	}})
-	return nil
 }
 
 func (v *visit) task() error {
 	id := []string{v.r.PathValue("tenant"), v.r.PathValue("type"), v.r.PathValue("key")}
 	path := "/tasks" + pathOf(id...)
 	generation := pick(v.r.URL.Query(), "generation")
-	task, err := v.get(path, generation)
-	if err != nil {
-		return err
-	}
+	task := v.read(path, generation)
 	why := document(nil)
 	if len(generation) == 0 { // only the newest life goes on
-		if why, err = v.get(path+"/explain", nil); err != nil && !gone(err) {
-			return err
-		}
+		why = v.try(unlessGone, path+"/explain", nil)
 	}
-	lives, err := v.get(path+"/lives", url.Values{"limit": {strconv.Itoa(perPage)}, "page_token": v.r.URL.Query()["page_token"]})
-	if err != nil {
-		return err
-	}
-	delivery, err := v.deliveryOf(task)
-	if err != nil {
-		return err
-	}
+	lives := v.read(path+"/lives", url.Values{"limit": {strconv.Itoa(perPage)}, "page_token": v.r.URL.Query()["page_token"]})
+	delivery := v.deliveryOf(task)
 	can := actionsOf(task, v.d.clock.Now())
 	made := madeBy(task)
 	remarked := slices.DeleteFunc([]string{"cancel", "resolve"}, func(verb string) bool { return !can[verb] })
-	v.render("task", page{Title: strings.Join(id, "/"), Nav: "Tasks", Poll: 5, // its reasons depend on workers, pauses and time, too
+	return v.render("task", page{Title: strings.Join(id, "/"), Nav: "Tasks", Poll: 5, // its reasons depend on workers, pauses and time, too
 		Live: url.Values{"tenant": id[:1], "type": id[1:2], "key": id[2:]},
 		Data: document{"task": task, "path": path, "why": why, "lives": list(lives["tasks"]), "moreLives": lives["next"], "past": len(generation) > 0, "made": made, "trace": v.traceOf(task), "delivery": delivery, "timeline": timelineOf(task, v.d.clock.Now()), "can": can, "again": can["again"] && made == nil && ours(id[1]) == 0, "remarked": remarked}})
-	return nil
 }
 
 // executions are those of the life of a task that the query names; without a generation, of the newest.
-func (v *visit) executions() ([]any, error) {
+func (v *visit) executions() []any {
 	q := v.r.URL.Query()
-	task, err := v.get("/tasks"+idPath(q.Get("of"), 3), pick(q, "generation"))
-	return list(task["worker_states"]), err
+	return list(v.read("/tasks"+idPath(q.Get("of"), 3), pick(q, "generation"))["worker_states"])
 }
 
 // deliveryOf is the task that delivers the callback of a life, with its attempts; nil = there is none.
-func (v *visit) deliveryOf(task document) (document, error) {
+func (v *visit) deliveryOf(task document) document {
 	status, generation := model.Status(text(task["status"])), task["generation"]
 	if !status.Ended() && status != model.StatusPending || text(task["type"]) == input.CallbackType {
-		return nil, nil
+		return nil
 	}
 	life, err := strconv.ParseInt(text(generation), 10, 64)
-	if err != nil {
-		return nil, nil //nolint:nilerr // the API would have to break its description
+	if err != nil { // the API would have to break its description
+		return nil
 	}
-	delivery, err := v.get("/tasks"+pathOf(tenantOf(task), input.CallbackType, lifecycle.DeliveryKey(text(task["id"]), life)), nil)
-	if err != nil {
-		return nil, unlessRefused(err)
-	}
-	return delivery, nil
+	return v.try(unlessRefused, "/tasks"+pathOf(tenantOf(task), input.CallbackType, lifecycle.DeliveryKey(text(task["id"]), life)), nil)
 }
 
 // origin is what made a task.
@@ -170,10 +147,4 @@ func actionsOf(task document, now time.Time) map[string]bool {
 		can["update"] = false
 	}
 	return can
-}
-
-// gone reports whether the API says that there is no such thing.
-func gone(err error) bool {
-	var p *problem
-	return errors.As(err, &p) && p.Status == http.StatusNotFound
 }

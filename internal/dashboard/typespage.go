@@ -45,26 +45,12 @@ func (l *typeLine) State() string {
 
 // typesAsked are all types that the query of the page selects, in its order, with how many there are, the pauses, and
 // what the statistics say of ended tasks.
-func (v *visit) typesAsked() (lines []*typeLine, all int, pauses, ended document, err error) {
-	stats, err := v.get("/stats", url.Values{"window_ms": {windows[0].MS}})
-	if err != nil {
-		return nil, 0, nil, nil, err
-	}
-	if pauses, err = v.get("/pauses", nil); err != nil {
-		return nil, 0, nil, nil, err
-	}
-	stored, err := v.every("/types", "types", url.Values{})
-	if err != nil {
-		return nil, 0, nil, nil, err
-	}
-	workers, err := v.every("/workers", "workers", url.Values{"state": {"alive"}})
-	if err != nil {
-		return nil, 0, nil, nil, err
-	}
-	series, err := v.get("/series/types", url.Values{"window": {windows[0].Name}})
-	if err != nil {
-		return nil, 0, nil, nil, err
-	}
+func (v *visit) typesAsked() (lines []*typeLine, all int, pauses, ended document) {
+	stats := v.read("/stats", url.Values{"window_ms": {windows[0].MS}})
+	pauses = v.read("/pauses", nil)
+	stored := v.every("/types", "types", url.Values{})
+	workers := v.every("/workers", "workers", url.Values{"state": {"alive"}})
+	series := v.read("/series/types", url.Values{"window": {windows[0].Name}})
 	lines = typeLinesOf(typeRowsOf(stats, pauses), stored, workers)
 	sparks := sparksOf(series)
 	for _, l := range lines {
@@ -77,7 +63,7 @@ func (v *visit) typesAsked() (lines []*typeLine, all int, pauses, ended document
 		return state != "" && l.State() != state || !strings.Contains(strings.ToLower(l.Type+" "+text(l.Settings["name"])+" "+text(l.Settings["category"])), wanted)
 	})
 	sorted(q, lines, typeOrders)
-	return lines, all, pauses, object(stats["ended"]), nil
+	return lines, all, pauses, object(stats["ended"])
 }
 
 // typeOrders are the orders of the list of types beside that by name.
@@ -91,8 +77,8 @@ var typeOrders = map[string]func(a, b *typeLine) int{
 }
 
 // typeFile are the types as a file has them.
-func (v *visit) typeFile() (rows []any, err error) {
-	lines, _, _, ended, err := v.typesAsked()
+func (v *visit) typeFile() (rows []any) {
+	lines, _, _, ended := v.typesAsked()
 	for _, l := range lines {
 		row := document{
 			"type": l.Type, "state": l.State(), "workers": asNumber(int64(l.Workers)), "oldest_due_at": l.OldestDue, "ended_from": ended["from"], "ended_1h": asNumber(l.Ended), "failed_1h": asNumber(l.Failed),
@@ -105,19 +91,15 @@ func (v *visit) typeFile() (rows []any, err error) {
 		maps.Copy(row, l.Settings)
 		rows = append(rows, row)
 	}
-	return rows, err
+	return rows
 }
 
 func asNumber(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
 
 func (v *visit) types() error {
-	lines, all, pauses, ended, err := v.typesAsked()
-	if err != nil {
-		return err
-	}
+	lines, all, pauses, ended := v.typesAsked()
 	lines, next := pageOf(v, lines, func(l *typeLine) string { return l.Type })
-	v.render("types", page{Title: "Types", Nav: "Types", Poll: 5, Data: document{"lines": lines, "all": all, "next": next, "states": typeStates, "ended": ended, "pausedAll": pauseOfAll(pauses)}})
-	return nil
+	return v.render("types", page{Title: "Types", Nav: "Types", Poll: 5, Data: document{"lines": lines, "all": all, "next": next, "states": typeStates, "ended": ended, "pausedAll": pauseOfAll(pauses)}})
 }
 
 // mostServing is how many workers the page of a type names; the list of workers has the others.
@@ -160,27 +142,12 @@ func typeLinesOf(rows []*typeRow, stored, workers []any) []*typeLine {
 func (v *visit) typ() error {
 	code := v.r.PathValue("type")
 	path := "/types" + pathOf(code)
-	settings, err := v.get(path, nil)
-	if err != nil && !gone(err) {
-		return err
-	}
-	pauses, err := v.get("/pauses", nil)
-	if err != nil {
-		return err
-	}
+	settings := v.try(unlessGone, path, nil)
+	pauses := v.read("/pauses", nil)
 	window := windowOf(v.r.URL.Query())
-	stats, err := v.get("/stats", url.Values{"type": {code}, "window_ms": {window.MS}})
-	if err != nil {
-		return err
-	}
-	series, err := v.get("/series", url.Values{"type": {code}, "window": {window.Name}})
-	if err != nil {
-		return err
-	}
-	workers, err := v.every("/workers", "workers", url.Values{"state": {"alive"}})
-	if err != nil {
-		return err
-	}
+	stats := v.read("/stats", url.Values{"type": {code}, "window_ms": {window.MS}})
+	series := v.read("/series", url.Values{"type": {code}, "window": {window.Name}})
+	workers := v.every("/workers", "workers", url.Values{"state": {"alive"}})
 	row := &typeRow{Type: code}
 	for _, r := range typeRowsOf(stats, pauses) {
 		if r.Type == code {
@@ -190,11 +157,10 @@ func (v *visit) typ() error {
 	serving := slices.DeleteFunc(workers, func(w any) bool {
 		return !slices.Contains(texts(object(w)["types"]), code)
 	})
-	v.render("type", page{Title: code, Nav: "Types", Poll: 5, Data: document{
+	return v.render("type", page{Title: code, Nav: "Types", Poll: 5, Data: document{
 		"code": code, "path": path, "settings": settings, "groups": typeSettings, "row": row, "statuses": object(object(object(stats["ended"])["types"])[code])["statuses"],
 		"stats": stats, "pausedAll": pauseOfAll(pauses), "workers": serving[:min(len(serving), mostServing)], "serving": len(serving), "window": window, "windows": windows, "charts": chartsOf("type", series),
 	}})
-	return nil
 }
 
 // editType is the form of the settings of a type, which may have none yet.
@@ -206,10 +172,7 @@ func (v *visit) editType() error {
 	if code == "" {
 		return v.goTo("/types")
 	}
-	settings, err := v.get("/types"+pathOf(code), nil)
-	if err != nil && !gone(err) {
-		return err
-	}
+	settings := v.try(unlessGone, "/types"+pathOf(code), nil)
 	e := editor{
 		Call: "PUT /types" + pathOf(code), Then: "/types" + pathOf(code), Label: "Review the changes", Idempotent: true, Fresh: settings == nil, Text: "code: " + strconv.Quote(code) + "\n",
 		Help:   "What is not set has its default. Spans of time are such as 500ms, 90s, 5m, 7d. A task may override the options that it has of its own. *** stands for a secret that stays as it is.",
@@ -219,9 +182,7 @@ func (v *visit) editType() error {
 		e.Review += " The type has no settings yet: others may have set it up meanwhile, and then nothing is stored."
 	} else {
 		e.Match = strconv.Quote(text(settings["version"]))
-		if e.Text, err = formText[form.Type](fileOf(settings), "a type"); err != nil {
-			return err
-		}
+		e.Text, v.err = formText[form.Type](fileOf(settings), "a type")
 	}
 	for _, g := range typeSettings {
 		of := fieldGroup{Title: g.Title}

@@ -31,31 +31,19 @@ func (v *visit) waiting() error {
 			asked.Set(name, value)
 		}
 	}
-	tasks, err := v.get("/tasks", v.ofTenant(asked))
-	if err != nil {
-		return err
-	}
+	tasks := v.read("/tasks", v.ofTenant(asked))
 	asks := v.waitingQuery(q)
 	asks.Set("limit", "50")
-	doc, err := v.get("/flows", asks)
-	if err != nil {
-		return err
-	}
-	flows, err := v.waitingFlows(list(doc["flows"]), mostFlowsAsked)
-	if err != nil {
-		return err
-	}
+	doc := v.read("/flows", asks)
+	flows := v.waitingFlows(list(doc["flows"]), mostFlowsAsked)
 	var streams document
 	if v.showsStreams(q) {
-		if streams, err = v.get("/streams", url.Values{"status": {pending}, "limit": {"100"}}); err != nil {
-			return err
-		}
+		streams = v.read("/streams", url.Values{"status": {pending}, "limit": {"100"}})
 	}
 	asked.Del("limit")
-	v.render("waiting", page{Title: "Waiting for people", Nav: "Waiting", Poll: 5, Data: document{
+	return v.render("waiting", page{Title: "Waiting for people", Nav: "Waiting", Poll: 5, Data: document{
 		"tasks": list(tasks["tasks"]), "next": tasks["next"], "flows": flows, "more": text(doc["next"]) != "", "streams": list(streams["streams"]), "moreStreams": text(streams["next"]) != "", "pending": asked,
 	}})
-	return nil
 }
 
 // waitingQuery asks for the flows that wait for somebody, those that changed last first.
@@ -71,17 +59,10 @@ func (v *visit) showsStreams(q url.Values) bool {
 }
 
 // waitingFile are all nodes that wait for somebody, those of flows and of streams, as a file has them.
-func (v *visit) waitingFile() (rows []any, err error) {
+func (v *visit) waitingFile() (rows []any) {
 	q := v.r.URL.Query()
-	docs, err := v.every("/flows", "flows", v.waitingQuery(q))
-	if err != nil {
-		return nil, err
-	}
-	flows, err := v.waitingFlows(docs, len(docs))
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range flows {
+	docs := v.every("/flows", "flows", v.waitingQuery(q))
+	for _, f := range v.waitingFlows(docs, len(docs)) {
 		for _, n := range f.Nodes {
 			n := object(n)
 			rows = append(rows, document{"of": "flow", "id": f.ID, "node": n["node"], "since": n["since"], "reason": cmp.Or(text(object(n["ask"])["title"]), text(n["reason"])), "error_info": n["error_info"]})
@@ -91,19 +72,18 @@ func (v *visit) waitingFile() (rows []any, err error) {
 		}
 	}
 	if !v.showsStreams(q) {
-		return rows, nil
+		return rows
 	}
-	streams, err := v.every("/streams", "streams", url.Values{"status": {pending}})
-	for _, s := range streams {
+	for _, s := range v.every("/streams", "streams", url.Values{"status": {pending}}) {
 		s := object(s)
 		rows = append(rows, document{"of": "stream", "id": s["stream"], "node": s["node"], "since": s["since"], "reason": s["reason"]})
 	}
-	return rows, err
+	return rows
 }
 
 // waitingFlows finds in each of the first flows the nodes that wait for somebody themselves. A node that only hangs on
 // another one is none of them: a retry would start it ahead of that.
-func (v *visit) waitingFlows(docs []any, asked int) (out []waitingFlow, err error) {
+func (v *visit) waitingFlows(docs []any, asked int) (out []waitingFlow) {
 	for i, f := range docs {
 		f := object(f)
 		id := text(f["id"])
@@ -113,10 +93,8 @@ func (v *visit) waitingFlows(docs []any, asked int) (out []waitingFlow, err erro
 			count += integer(n)
 		}
 		if w.Large = i >= asked || count > mostNodesAsked; !w.Large {
-			nodes, err := v.nodeStates(w.Path)
-			if unlessGone(err) != nil {
-				return nil, err
-			}
+			nodes := v.nodeStates(w.Path)
+			v.err = unlessGone(v.err)
 			w.Nodes = asking(nodes)
 			for _, n := range w.Nodes {
 				at := slices.IndexFunc(nodes, func(one any) bool { return nodeName(one) == nodeName(n) })
@@ -126,5 +104,5 @@ func (v *visit) waitingFlows(docs []any, asked int) (out []waitingFlow, err erro
 		}
 		out = append(out, w)
 	}
-	return out, nil
+	return out
 }

@@ -42,33 +42,27 @@ var workerOrders = map[string]func(a, b workerLine) int{
 }
 
 // heldBy are the executions that the worker of the query holds.
-func (v *visit) heldBy() ([]any, error) {
+func (v *visit) heldBy() []any {
 	id := v.r.URL.Query().Get("of")
-	worker, err := v.get("/workers"+pathOf(id), nil)
-	if err != nil && problemOf(err).Status != http.StatusNotFound { // one that pulls has no document
-		return nil, err
+	worker := v.try(unlessGone, "/workers"+pathOf(id), nil) // one that pulls has no document
+	held := v.held(id, worker)
+	if v.err == nil && held["complete"] != true { // the API lists no more, and half a file must not look like a whole one
+		v.err = &problem{Status: http.StatusConflict, Title: "The file would lack some", Detail: "the worker holds, or the fleet runs, more than a file can have: " + number(mostHeld) + " executions of a worker at most"}
 	}
-	held, err := v.held(id, worker)
-	if err == nil && held["complete"] != true { // the API lists no more, and half a file must not look like a whole one
-		err = &problem{Status: http.StatusConflict, Title: "The file would lack some", Detail: "the worker holds, or the fleet runs, more than a file can have: " + number(mostHeld) + " executions of a worker at most"}
-	}
-	return list(held["executions"]), err
+	return list(held["executions"])
 }
 
-func (v *visit) held(id string, worker document) (document, error) {
+func (v *visit) held(id string, worker document) document {
 	of := url.Values{"worker": {id}, "limit": {strconv.Itoa(mostHeld)}}
 	if types := texts(worker["types"]); len(types) <= mostTypesAsked {
 		of["type"] = types
 	}
-	return v.get("/executions", of)
+	return v.read("/executions", of)
 }
 
 func (v *visit) workers() error {
 	q := v.r.URL.Query()
-	all, err := v.every("/workers", "workers", url.Values{})
-	if err != nil {
-		return err
-	}
+	all := v.every("/workers", "workers", url.Values{})
 	alive, slots, running := 0, int64(0), int64(0)
 	var lines []workerLine
 	for _, w := range all {
@@ -97,40 +91,29 @@ func (v *visit) workers() error {
 		if types = slices.Compact(types); len(types) <= mostTypesAsked {
 			of["type"] = types
 		}
-		held, err := v.get("/executions", of)
-		if err != nil {
-			return err
-		}
+		held := v.read("/executions", of)
 		complete = held["complete"] == true
 		for _, h := range list(held["executions"]) {
 			l := &lines[slices.Index(ids, text(object(h)["worker_id"]))]
 			l.Held = append(l.Held, h)
 		}
 	}
-	v.render("workers", page{Title: "Workers", Nav: "Workers", Live: url.Values{"of": {"workers"}}, Poll: 5, Data: document{
+	return v.render("workers", page{Title: "Workers", Nav: "Workers", Live: url.Values{"of": {"workers"}}, Poll: 5, Data: document{
 		"lines": lines, "next": next, "all": len(all), "alive": alive, "dead": len(all) - alive, "slots": slots, "running": running,
 		"cut": !complete,
 	}})
-	return nil
 }
 
 func (v *visit) worker() error {
 	id := v.r.PathValue("id")
 	path := "/workers" + pathOf(id)
-	worker, err := v.get(path, nil)
-	if err != nil && problemOf(err).Status != http.StatusNotFound { // one that pulls has no document
-		return err
-	}
-	held, err := v.held(id, worker)
-	if err != nil {
-		return err
-	}
+	worker := v.try(unlessGone, path, nil) // one that pulls has no document
+	held := v.held(id, worker)
 	holds := list(held["executions"])
 	if worker == nil && len(holds) == 0 && held["complete"] == true {
 		return &problem{Status: http.StatusNotFound, Title: "Not found", Detail: "no worker " + id + " was heard of within a day: workers that stop properly leave at once"}
 	}
-	v.render("worker", page{Title: id, Nav: "Workers", Live: url.Values{"of": {"workers"}}, Poll: 5, Data: document{
+	return v.render("worker", page{Title: id, Nav: "Workers", Live: url.Values{"of": {"workers"}}, Poll: 5, Data: document{
 		"id": id, "path": path, "may": v.who.May("operator"), "worker": worker, "held": holds, "more": held["complete"] != true,
 	}})
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -55,6 +56,16 @@ func (w written[T]) MarshalJSON() ([]byte, error) { return json.Marshal(w.form) 
 // Schema implements [huma.SchemaProvider].
 func (written[T]) Schema(r huma.Registry) *huma.Schema { return formSchema(r, reflect.TypeFor[T]()) }
 
+// answer is a body alone.
+type answer[T any] struct{ Body T }
+
+func answered[T any](body T, err error) (*answer[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &answer[T]{body}, nil
+}
+
 // document is a stored document of type T as package view shows it.
 type document[T any] struct{ json.RawMessage }
 
@@ -64,6 +75,19 @@ func (d document[T]) MarshalJSON() ([]byte, error) { return d.RawMessage, nil }
 // Schema implements [huma.SchemaProvider].
 func (document[T]) Schema(r huma.Registry) *huma.Schema {
 	return documentSchema(r, reflect.TypeFor[T](), keyName(reflect.TypeFor[T]()))
+}
+
+// documentsOf are documents with ids, as the API shows them.
+func documentsOf[T any](all []*T) ([]document[T], error) {
+	out := make([]document[T], len(all))
+	for i, one := range all {
+		doc, err := view.Stored(one, "id")
+		if err != nil {
+			return nil, err
+		}
+		out[i] = document[T]{doc}
+	}
+	return out, nil
 }
 
 // keyName is the name of the primary key of a document.

@@ -23,8 +23,6 @@ type JobPath struct {
 	ID     string `path:"id" maxLength:"400" doc:"id of the job"`
 }
 
-type jobAnswer struct{ Body bulk.JobState }
-
 // startedAnswer is a job that was started, or the count of a dry run.
 type startedAnswer struct {
 	Status   int
@@ -62,29 +60,16 @@ func (s *API) addBulk() {
 	}, s.startBulk)
 	add(s, rule{access.Viewer, tenantOfFilter}, op("list-bulk", http.MethodGet, "/bulk", "List the bulk jobs of a tenant, sorted by id",
 		"Without a tenant, those that no tenant owns: their filters name no tenant, or - for tasks without one. A token with tenants sees no job whose filter names none. Ids that the server chose sort by the time of the start."), s.listBulk)
-	add(s, rule{access.Viewer, tenantOfPath}, op("get-bulk", http.MethodGet, jobAt, "Get a bulk job: what it does, and how far it is", ""), func(ctx context.Context, in *struct{ JobPath }) (*jobAnswer, error) {
-		v, err := s.jobs.Get(ctx, in.Tenant, in.ID)
-		return jobOf(v, err)
+	add(s, rule{access.Viewer, tenantOfPath}, op("get-bulk", http.MethodGet, jobAt, "Get a bulk job: what it does, and how far it is", ""), func(ctx context.Context, in *struct{ JobPath }) (*answer[*bulk.JobState], error) {
+		return answered(s.jobs.Get(ctx, in.Tenant, in.ID))
 	})
 	add(s, rule{access.Operator, tenantOfPath}, op("stop-bulk", http.MethodPost, jobAt+"/stop", "Stop a bulk job",
 		"The job is Cancelled within seconds. What it has changed stays as it is."), func(ctx context.Context, in *struct {
 		JobPath
 		Body *body[remarked]
-	}) (*jobAnswer, error) {
-		remark := ""
-		if in.Body != nil {
-			remark = in.Body.form.Remark
-		}
-		v, err := s.jobs.Stop(ctx, in.Tenant, in.ID, remark)
-		return jobOf(v, err)
+	}) (*answer[*bulk.JobState], error) {
+		return answered(s.jobs.Stop(ctx, in.Tenant, in.ID, said(in.Body).Remark))
 	})
-}
-
-func jobOf(v *bulk.JobState, err error) (*jobAnswer, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &jobAnswer{*v}, nil
 }
 
 // jobInput is the input of start-bulk.

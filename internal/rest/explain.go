@@ -8,16 +8,13 @@ import (
 	"github.com/mscheduler/mscheduler/internal/facts"
 )
 
-type explainAnswer struct{ Body facts.Explained }
-
 func (s *API) addExplain() {
 	add(s, rule{access.Viewer, tenantOfPath}, op("explain-task", http.MethodGet, taskAt+"/explain", "Explain a task's state and what happens next",
-		"Sentences for people. They tell a token with tenants nothing about other tenants' tasks, and name no workers."), func(ctx context.Context, in *struct{ TaskPath }) (*explainAnswer, error) {
+		"Sentences for people. They tell a token with tenants nothing about other tenants' tasks, and name no workers."), func(ctx context.Context, in *struct{ TaskPath }) (*answer[facts.Explained], error) {
 		var sees func(string) bool
 		if g := grantOf(ctx); g.Tenants != nil {
 			sees = g.Sees
 		}
-		e, err := facts.Explain(ctx, s.store, in.id(), sees)
-		return &explainAnswer{e}, err
+		return answered(facts.Explain(ctx, s.store, in.id(), sees))
 	})
 }

@@ -37,8 +37,11 @@ type flowAnswer struct {
 	Body view.Flow
 }
 
-func answerFlow(doc *graph.Flow) *flowAnswer {
-	return &flowAnswer{ETag: etag(doc.Rev), Body: view.FlowOf(doc)}
+func answerFlow(doc *graph.Flow, err error) (*flowAnswer, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &flowAnswer{ETag: etag(doc.Rev), Body: view.FlowOf(doc)}, nil
 }
 
 type flowList struct {
@@ -63,11 +66,7 @@ func (s *API) addFlows() {
 	add(s, rule{access.Viewer, tenantOfFilter}, op("list-flows", http.MethodGet, "/flows", "List flows, most recently changed first",
 		"A flow that changes meanwhile moves to the first page. "+sparse+" Streams have a list of their own."), s.listFlows)
 	add(s, read, op("get-flow", http.MethodGet, flowAt, "Get a flow without its nodes", ""), func(ctx context.Context, in *struct{ FlowPath }) (*flowAnswer, error) {
-		doc, err := s.readFlow(ctx, in.named())
-		if err != nil {
-			return nil, err
-		}
-		return answerFlow(doc), nil
+		return answerFlow(s.readFlow(ctx, in.named()))
 	})
 	add(s, read, op("list-nodes-of-flow", http.MethodGet, flowAt+"/nodes", "List the nodes of a flow with their states and outputs", "A node is RUNNING while a worker runs its task."),
 		func(ctx context.Context, in *struct {
@@ -85,7 +84,7 @@ func (s *API) addFlows() {
 	add(s, read, op("explain-node-of-flow", http.MethodGet, flowAt+"/nodes/{node}/explain", "Explain why a node has its status, and what would start it", ""), func(ctx context.Context, in *struct {
 		FlowPath
 		NodePath
-	}) (*explainedAnswer, error) {
+	}) (*answer[view.ExplainedNode], error) {
 		return s.explainNode(ctx, in.named(), in.Node)
 	})
 	add(s, read, op("wait-for-flow", http.MethodGet, flowAt+"/wait", "Wait until a flow is FINISH, or PENDING: waits for a person",
@@ -232,15 +231,12 @@ func (s *API) readNode(ctx context.Context, name flowName, node string) (*graph.
 	return doc, err
 }
 
-type explainedAnswer struct{ Body view.ExplainedNode }
-
-func (s *API) explainNode(ctx context.Context, name flowName, node string) (*explainedAnswer, error) {
+func (s *API) explainNode(ctx context.Context, name flowName, node string) (*answer[view.ExplainedNode], error) {
 	doc, err := s.readFlow(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	out, err := view.ExplainNode(ctx, s.flows, s.store, doc, node)
-	return &explainedAnswer{out}, err
+	return answered(view.ExplainNode(ctx, s.flows, s.store, doc, node))
 }
 
 func (s *API) waitForFlow(ctx context.Context, in *struct {
@@ -261,8 +257,5 @@ func (s *API) waitForFlow(ctx context.Context, in *struct {
 			err = s.mayStill(ctx)
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return answerFlow(doc), nil
+	return answerFlow(doc, err)
 }

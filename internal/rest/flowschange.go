@@ -73,7 +73,8 @@ func (s *API) onFlow(ctx context.Context, name flowName, change func(id string) 
 	if _, err := s.readFlow(ctx, name); err != nil {
 		return nil, err
 	}
-	return changedFlow(change(name.id))
+	doc, err := change(name.id)
+	return answerFlow(doc, input.Under("body", err))
 }
 
 // onNode changes a flow, or a stream, that has the node.
@@ -81,22 +82,12 @@ func (s *API) onNode(ctx context.Context, name flowName, node string, change fun
 	if _, err := s.readNode(ctx, name, node); err != nil {
 		return nil, err
 	}
-	return changedFlow(change(name.id))
-}
-
-func changedFlow(doc *graph.Flow, err error) (*flowAnswer, error) {
-	if err != nil {
-		return nil, input.Under("body", err)
-	}
-	return answerFlow(doc), nil
+	doc, err := change(name.id)
+	return answerFlow(doc, input.Under("body", err))
 }
 
 func (s *API) cancelFlow(ctx context.Context, name flowName, b *body[remarked]) (*flowAnswer, error) {
-	remark := ""
-	if b != nil {
-		remark = b.form.Remark
-	}
-	return s.onFlow(ctx, name, func(id string) (*graph.Flow, error) { return s.flows.Cancel(ctx, id, remark) })
+	return s.onFlow(ctx, name, func(id string) (*graph.Flow, error) { return s.flows.Cancel(ctx, id, said(b).Remark) })
 }
 
 func (s *API) retryNode(ctx context.Context, name flowName, node string) (*flowAnswer, error) {

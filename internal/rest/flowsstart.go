@@ -24,8 +24,6 @@ type startAnswer struct {
 	Body   view.Flow
 }
 
-type validAnswer struct{ Body view.ValidFlow }
-
 func (s *API) addFlowStarts() {
 	start := op("start-flow", http.MethodPost, "/flows", "Start a flow",
 		"The flow is stored completely or not at all. A key has at most one flow: a request that is repeated with the same key, or with the same Idempotency-Key if the body has no key, finds the flow that the first one started. An engine of flows must run somewhere for the flow to go on.")
@@ -53,16 +51,16 @@ func (s *API) addFlowStarts() {
 		"Everything is checked, and each mistake is named. With picture= the answer has the graph, too. Nothing is written."), func(ctx context.Context, in *struct {
 		Picture string `query:"picture" enum:"svg,dot,mermaid" doc:"draws the graph: as a picture (SVG), or in the language of Graphviz or Mermaid"`
 		Body    body[form.Flow]
-	}) (*validAnswer, error) {
+	}) (*answer[view.ValidFlow], error) {
 		spec, err := flowSpec(ctx, in.Body.form, "")
 		if err != nil {
 			return nil, err
 		}
-		out := &validAnswer{view.ValidFlowOf(&spec)}
+		out := view.ValidFlowOf(&spec)
 		if in.Picture != "" {
-			out.Body.Picture, err = view.DrawSpec(in.Picture, &spec, s.store.Clock.Now())
+			out.Picture, err = view.DrawSpec(in.Picture, &spec, s.store.Clock.Now())
 		}
-		return out, err
+		return answered(out, err)
 	})
 }
 

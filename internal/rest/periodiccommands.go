@@ -45,10 +45,6 @@ type backfilling struct {
 	Request string     `json:"request,omitzero" doc:"name of the request: repeating it does not run its ticks again (default: the header Idempotency-Key)"`
 }
 
-type triggerAnswer struct {
-	Body rulechange.Triggered
-}
-
 type backfillAnswer struct {
 	Body struct {
 		ID   string `json:"id" doc:"id of the rule"`
@@ -116,7 +112,7 @@ func (s *API) trigger(ctx context.Context, in *struct {
 	RulePath
 	Idempotent
 	Body *body[triggering]
-}) (*triggerAnswer, error) {
+}) (*answer[rulechange.Triggered], error) {
 	f := said(in.Body)
 	request, err := in.named(f.Request)
 	if err != nil {
@@ -130,9 +126,7 @@ func (s *API) trigger(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, input.Under("body", err)
 	}
-	out := &triggerAnswer{}
-	out.Body, err = rulechange.WhatBecame(ctx, s.store, s.rules, run, f.Force)
-	return out, err
+	return answered(rulechange.WhatBecame(ctx, s.store, s.rules, run, f.Force))
 }
 
 func (s *API) backfill(ctx context.Context, in *struct {

@@ -106,38 +106,27 @@ func (s *API) listRules(ctx context.Context, in *struct {
 		rules, next, err := begun(tenant, "name", in.Token, "rule", in.Limit, unread, func(after string, limit int) ([]*schedule.Rule, []store.Unreadable, error) {
 			return s.store.Rules.Named(ctx, tenant, in.Name, after, limit)
 		}, func(r *schedule.Rule) string { return r.Living }, func(*schedule.Rule) bool { return true })
-		if err != nil {
-			return nil, err
-		}
-		out, _, err := answerRules(rules)
-		if err != nil {
-			return nil, err
-		}
-		out.Body.Next = next
-		out.Body.Unreadable = rulesUnread(unread)
-		return out, nil
+		return answerRules(rules, unread, next, err)
 	}
-	after, err := placeOf(in.Token)
+	from, err := placeOf(in.Token)
 	if err != nil {
 		return nil, err
 	}
-	rules, err := s.rules.List(ctx, tenant, after.id, in.Limit)
+	rules, err := s.rules.List(ctx, tenant, from.id, in.Limit)
 	unread := store.Unread{}
 	if err := unread.Add(err); err != nil {
 		return nil, err
 	}
-	out, last, err := answerRules(rules)
-	if err != nil {
-		return nil, err
-	}
-	out.Body.Unreadable = rulesUnread(unread)
-	for living := range unread {
-		last = max(last, living)
-	}
+	last := "" // of a full page
 	if len(rules)+len(unread) == in.Limit {
-		out.Body.Next = place{id: last}.token()
+		for living := range unread {
+			last = max(last, living)
+		}
+		if len(rules) > 0 {
+			last = max(last, rules[len(rules)-1].Living)
+		}
 	}
-	return out, nil
+	return answerRules(rules, unread, after(last), nil)
 }
 
 // rulesUnread are rules that cannot be read, sorted by tenant and name.
@@ -152,18 +141,14 @@ func rulesUnread(unread store.Unread) (out []unreadableRule) {
 	return out
 }
 
-// answerRules is a list of rules. last is the last one's Living.
-func answerRules(rules []*schedule.Rule) (out *ruleList, last string, err error) {
-	out = &ruleList{}
-	out.Body.Rules = []document[schedule.Rule]{}
-	for _, r := range rules {
-		doc, err := view.Stored(r, "id")
-		if err != nil {
-			return nil, "", err
-		}
-		out.Body.Rules, last = append(out.Body.Rules, document[schedule.Rule]{doc}), r.Living
+func answerRules(rules []*schedule.Rule, unread store.Unread, next string, err error) (*ruleList, error) {
+	if err != nil {
+		return nil, err
 	}
-	return out, last, nil
+	out := &ruleList{}
+	out.Body.Unreadable, out.Body.Next = rulesUnread(unread), next
+	out.Body.Rules, err = documentsOf(rules)
+	return out, err
 }
 
 func (s *API) createRule(ctx context.Context, in *struct {

@@ -52,7 +52,7 @@ func (s *API) addPlanCommands() {
 		PlanPath
 		Steps
 		From time.Time `query:"from" doc:"steps whose time is this or later"`
-	}) (*planPreviewAnswer, error) {
+	}) (*answer[view.PlanPreview], error) {
 		p, err := s.plans.Get(ctx, in.id())
 		if err != nil {
 			return nil, err
@@ -61,9 +61,7 @@ func (s *API) addPlanCommands() {
 		if err != nil {
 			return nil, err
 		}
-		out := &planPreviewAnswer{}
-		out.Body, err = view.PlanPreviewOf(p, now, in.From, in.Count)
-		return out, err
+		return answered(view.PlanPreviewOf(p, now, in.From, in.Count))
 	})
 	add(s, change, op("cancel-plan", http.MethodPost, planAt+"/cancel", "Cancel a plan",
 		"No step follows, and the task of the step that waits or runs is cancelled. A plan that is over stays as it is."), func(ctx context.Context, in *struct {
@@ -124,16 +122,9 @@ func answerPlans(plans []*repeat.Plan, unread store.Unread, next string, err err
 		return nil, err
 	}
 	out := &planList{}
-	out.Body.Plans, out.Body.Next = []document[repeat.Plan]{}, next
-	for _, p := range plans {
-		doc, err := view.Stored(p, "id")
-		if err != nil {
-			return nil, err
-		}
-		out.Body.Plans = append(out.Body.Plans, document[repeat.Plan]{doc})
-	}
-	out.Body.Unreadable = listed(unread)
-	return out, nil
+	out.Body.Unreadable, out.Body.Next = listed(unread), next
+	out.Body.Plans, err = documentsOf(plans)
+	return out, err
 }
 
 func (s *API) listResults(ctx context.Context, in *struct {
@@ -165,16 +156,10 @@ func (s *API) listResults(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range results {
-		doc, err := view.Stored(r, "id")
-		if err != nil {
-			return nil, err
-		}
-		out.Body.Results = append(out.Body.Results, document[repeat.Result]{doc})
-	}
 	if more {
 		last := results[len(results)-1]
 		out.Body.Next = place{last.At, last.ID}.token()
 	}
-	return out, nil
+	out.Body.Results, err = documentsOf(results)
+	return out, err
 }

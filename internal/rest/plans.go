@@ -51,10 +51,6 @@ type publishedPlan struct {
 	Plan    document[repeat.Plan] `json:"plan"`
 }
 
-type planPreviewAnswer struct {
-	Body view.PlanPreview
-}
-
 // Steps selects the steps of a preview.
 type Steps struct {
 	Count int `query:"count" minimum:"1" maximum:"1000" default:"10" doc:"number of steps"`
@@ -133,25 +129,22 @@ func (s *API) publishBatch(ctx context.Context, in *struct {
 	if err := errors.Join(bad...); err != nil {
 		return nil, err
 	}
-	docs, err := s.plans.PublishMany(ctx, specs)
+	stored, err := s.plans.PublishMany(ctx, specs)
 	if err != nil {
 		return nil, input.Under("body", err)
 	}
+	docs, err := documentsOf(stored)
 	out := &planBatchAnswer{}
-	for _, p := range docs {
-		doc, err := view.Stored(p, "id")
-		if err != nil {
-			return nil, err
-		}
-		out.Body.Plans = append(out.Body.Plans, publishedPlan{p.Created, document[repeat.Plan]{doc}})
+	for i, doc := range docs {
+		out.Body.Plans = append(out.Body.Plans, publishedPlan{stored[i].Created, doc})
 	}
-	return out, nil
+	return out, err
 }
 
 func (s *API) previewPlan(ctx context.Context, in *struct {
 	Steps
 	Body body[form.Plan]
-}) (*planPreviewAnswer, error) {
+}) (*answer[view.PlanPreview], error) {
 	spec, err := s.plan(ctx, in.Body.form, "", "")
 	if err != nil {
 		return nil, err
@@ -164,7 +157,5 @@ func (s *API) previewPlan(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, input.Under("body", err)
 	}
-	out := &planPreviewAnswer{}
-	out.Body, err = view.PlanPreviewOf(doc, now, time.Time{}, in.Count)
-	return out, err
+	return answered(view.PlanPreviewOf(doc, now, time.Time{}, in.Count))
 }

@@ -121,10 +121,7 @@ func (s *API) ended(ctx context.Context, e end) (*taskAnswer, error) {
 		return nil, err
 	}
 	t, err := e.do(ctx, s)
-	if err != nil {
-		return nil, input.Under("body", err)
-	}
-	return answerTask(t)
+	return answerTask(t, input.Under("body", err))
 }
 
 // holds says whether the token sees the task of a handle.
@@ -261,9 +258,6 @@ func (s *API) addKeeps() {
 			return nil, input.Invalid("body.for", "is required")
 		}
 		t, err := s.room.Park(ctx, f.Handle, time.Duration(*f.For))
-		if err != nil {
-			return nil, input.Under("body", err)
-		}
-		return answerTask(t)
+		return answerTask(t, input.Under("body", err))
 	})
 }

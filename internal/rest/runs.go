@@ -39,10 +39,6 @@ type runList struct {
 	}
 }
 
-type runAnswer struct {
-	Body view.Run
-}
-
 func (s *API) addRuns() {
 	add(s, rule{access.Viewer, tenantOfPath}, among("runs", op("list-runs-of-periodic", http.MethodGet, ruleAt+"/runs", "List the runs of a periodic rule, the newest tick first", sparse)), func(ctx context.Context, in *struct {
 		RulePath
@@ -67,7 +63,7 @@ func (s *API) addRuns() {
 		}
 		return s.listRuns(ctx, in.RuleID, tenant, in.RunFilter, in.Page)
 	})
-	add(s, rule{access.Viewer, tenantOfPath}, op("get-run", http.MethodGet, runAt, "Get a run, with the last request and response of an HTTP target", ""), func(ctx context.Context, in *struct{ RunPath }) (*runAnswer, error) {
+	add(s, rule{access.Viewer, tenantOfPath}, op("get-run", http.MethodGet, runAt, "Get a run, with the last request and response of an HTTP target", ""), func(ctx context.Context, in *struct{ RunPath }) (*answer[view.Run], error) {
 		run, err := s.rules.GetRun(ctx, in.Run)
 		if err == nil && !in.owns(run.Tenant) {
 			err = store.ErrNoRun
@@ -75,7 +71,7 @@ func (s *API) addRuns() {
 		if err != nil {
 			return nil, err
 		}
-		return &runAnswer{view.RunOf(run)}, nil
+		return answered(view.RunOf(run), nil)
 	})
 	add(s, rule{access.Operator, tenantOfPath}, op("cancel-run", http.MethodPost, runAt+"/cancel", "Cancel a run that waits or runs",
 		"A run that waits is CANCELED at once. Of one that runs the task is cancelled: the run is CANCELED when the task has ended."), s.cancelRun)
@@ -124,7 +120,7 @@ func (s *API) listRuns(ctx context.Context, ruleID, tenant string, in RunFilter,
 	return out, nil
 }
 
-func (s *API) cancelRun(ctx context.Context, in *struct{ RunPath }) (*runAnswer, error) {
+func (s *API) cancelRun(ctx context.Context, in *struct{ RunPath }) (*answer[view.Run], error) {
 	r, err := s.store.Rules.Get(ctx, tickplan.RuleOf(in.Run))
 	if errors.Is(err, store.ErrNoRule) || err == nil && !in.owns(r.Tenant) {
 		err = store.ErrNoRun
@@ -142,5 +138,5 @@ func (s *API) cancelRun(ctx context.Context, in *struct{ RunPath }) (*runAnswer,
 	if err != nil {
 		return nil, err
 	}
-	return &runAnswer{view.RunOf(run)}, nil
+	return answered(view.RunOf(run), nil)
 }

@@ -8,11 +8,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/stats"
 )
 
-type (
-	seriesAnswer        struct{ Body stats.Series }
-	seriesOfTypesAnswer struct{ Body stats.SeriesOfTypes }
-)
-
 func (s *API) addSeries() {
 	need := rule{access.Viewer, everyTenant}
 	add(s, need, op("get-series", http.MethodGet, "/series", "What has happened in an hour, a day or a week, slot by slot",
@@ -21,15 +16,13 @@ func (s *API) addSeries() {
 			"A crash loses the last minute of its process. A type that no process knows has empty slots."), func(ctx context.Context, in *struct {
 		Window stats.Span `query:"window" enum:"hour,day,week" default:"hour"`
 		Type   string     `query:"type" doc:"default: all types together"`
-	}) (*seriesAnswer, error) {
-		out, err := stats.SeriesOf(ctx, s.store, in.Window, in.Type)
-		return &seriesAnswer{out}, err
+	}) (*answer[stats.Series], error) {
+		return answered(stats.SeriesOf(ctx, s.store, in.Window, in.Type))
 	})
 	add(s, need, op("get-series-of-types", http.MethodGet, "/series/types", "How many executions of each type have ended, slot by slot",
 		"The throughput of all types at once. `get-series` has the durations and delays of one type."), func(ctx context.Context, in *struct {
 		Window stats.Span `query:"window" enum:"hour,day,week" default:"hour"`
-	}) (*seriesOfTypesAnswer, error) {
-		out, err := stats.SeriesOfAll(ctx, s.store, in.Window)
-		return &seriesOfTypesAnswer{out}, err
+	}) (*answer[stats.SeriesOfTypes], error) {
+		return answered(stats.SeriesOfAll(ctx, s.store, in.Window))
 	})
 }

@@ -9,8 +9,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/stats"
 )
 
-type statsAnswer struct{ Body stats.Stats }
-
 func (s *API) addStats() {
 	add(s, rule{access.Viewer, tenantOfFilter}, op("get-stats", http.MethodGet, "/stats", "Summarize what waits and what has ended lately",
 		"Of the whole fleet, the queue of each type, as one process counts it for all. Of a tenant, its tasks by type and status. Of both, the tasks that ended within the window: "+
@@ -19,12 +17,11 @@ func (s *API) addStats() {
 		Tenant   string `query:"tenant" doc:"tenant; - for tasks without one"`
 		Type     string `query:"type"`
 		WindowMS int64  `query:"window_ms" minimum:"1000" maximum:"86400000" default:"3600000" doc:"how far back tasks are looked at that have ended"`
-	}) (*statsAnswer, error) {
+	}) (*answer[stats.Stats], error) {
 		tenant, err := tenantIn(ctx, "tenant", in.Tenant)
 		if err != nil {
 			return nil, err
 		}
-		out, err := stats.Of(ctx, s.store, s.census, stats.Query{Tenant: tenant, Type: in.Type, Window: time.Duration(in.WindowMS) * time.Millisecond})
-		return &statsAnswer{out}, err
+		return answered(stats.Of(ctx, s.store, s.census, stats.Query{Tenant: tenant, Type: in.Type, Window: time.Duration(in.WindowMS) * time.Millisecond}))
 	})
 }

@@ -45,11 +45,6 @@ type NodeKeys struct {
 	RequestKey string `header:"Idempotency-Key" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"the same for each repetition of the request; a new one for a new request"`
 }
 
-type appendAnswer struct{ Body view.Appended }
-
-// streamAnswer is a stream with its backlog.
-type streamAnswer struct{ Body view.Stream }
-
 type streamList struct {
 	Body struct {
 		Streams    []view.Stream `json:"streams"`
@@ -62,7 +57,7 @@ func (s *API) addStreams() {
 	read, change := rule{access.Viewer, everyTenant}, rule{access.Operator, everyTenant}
 	add(s, read, op("list-streams", http.MethodGet, "/streams", "List streams with their backlogs and speeds, sorted by id or by the last change",
 		sparse+" It counts 5,000 waiting nodes, and ends with the stream that has the last of them: its init may be too low."), s.listStreams)
-	add(s, read, op("get-stream", http.MethodGet, streamAt, "Get a stream with its backlog and speed", ""), func(ctx context.Context, in *struct{ StreamPath }) (*streamAnswer, error) {
+	add(s, read, op("get-stream", http.MethodGet, streamAt, "Get a stream with its backlog and speed", ""), func(ctx context.Context, in *struct{ StreamPath }) (*answer[view.Stream], error) {
 		doc, err := s.readFlow(ctx, in.named())
 		if err != nil {
 			return nil, err
@@ -75,7 +70,7 @@ func (s *API) addStreams() {
 		if err != nil {
 			return nil, err
 		}
-		return &streamAnswer{views[0]}, nil
+		return answered(views[0], nil)
 	})
 	add(s, change, op("append-nodes", http.MethodPost, streamAt+"/nodes", "Append nodes to a stream",
 		"The first append makes the stream. The id of a node is its key: a node of that id is stored once. With an Idempotency-Key, nodes without an id get one from it and from their place. If one node is invalid, none is appended. A closed stream refuses. An engine of flows must run somewhere for the nodes to run."), s.appendNodes)
@@ -89,7 +84,7 @@ func (s *API) addStreams() {
 	add(s, read, op("explain-node-of-stream", http.MethodGet, streamAt+"/nodes/{node}/explain", "Explain why a node has its status, and what would start it", ""), func(ctx context.Context, in *struct {
 		StreamPath
 		NodePath
-	}) (*explainedAnswer, error) {
+	}) (*answer[view.ExplainedNode], error) {
 		return s.explainNode(ctx, in.named(), in.Node)
 	})
 	add(s, change, op("resolve-node-of-stream", http.MethodPost, streamAt+"/nodes/{node}/resolve", resolveSummary, resolveMore), func(ctx context.Context, in *struct {
@@ -238,7 +233,7 @@ func (s *API) appendNodes(ctx context.Context, in *struct {
 	StreamPath
 	NodeKeys
 	Body body[appending]
-}) (*appendAnswer, error) {
+}) (*answer[view.Appended], error) {
 	nodes := in.Body.form.Nodes
 	if n := len(nodes); n < 1 || n > maxBatch {
 		return nil, input.Invalid("body.nodes", "has %d nodes; want 1 to %d", n, maxBatch)
@@ -262,7 +257,7 @@ func (s *API) appendNodes(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, inAppend(err)
 	}
-	return &appendAnswer{view.Appended{Stream: in.named().id, Nodes: ids}}, nil
+	return answered(view.Appended{Stream: in.named().id, Nodes: ids}, nil)
 }
 
 // inAppend names the fields of a request about a stream.

@@ -35,15 +35,7 @@ func (s *API) addChanges() {
 			TaskPath
 			Body *body[remarked]
 		}) (*taskAnswer, error) {
-			remark := ""
-			if in.Body != nil {
-				remark = in.Body.form.Remark
-			}
-			t, err := c.do(ctx, in.id(), remark)
-			if err != nil {
-				return nil, err
-			}
-			return answerTask(t)
+			return answerTask(c.do(ctx, in.id(), said(in.Body).Remark))
 		})
 	}
 	add(s, rule{access.Operator, tenantOfPath}, op("update-task", http.MethodPatch, taskAt, "Change a task that has not ended",
@@ -52,22 +44,10 @@ func (s *API) addChanges() {
 		TaskPath
 		Body *body[retried]
 	}) (*taskAnswer, error) {
-		f := &retried{}
-		if in.Body != nil {
-			f = in.Body.form
-		}
-		t, err := s.retry(ctx, in.id(), f)
-		if err != nil {
-			return nil, err
-		}
-		return answerTask(t)
+		return answerTask(s.retry(ctx, in.id(), said(in.Body)))
 	})
 	add(s, rule{access.Operator, tenantOfPath}, op("release-task", http.MethodPost, taskAt+"/release", "Release a task that was sent as held", ""), func(ctx context.Context, in *struct{ TaskPath }) (*taskAnswer, error) {
-		t, err := s.producer.Release(ctx, in.id())
-		if err != nil {
-			return nil, err
-		}
-		return answerTask(t)
+		return answerTask(s.producer.Release(ctx, in.id()))
 	})
 	add(s, rule{access.Operator, tenantOfPath}, op("redeliver-task", http.MethodPost, taskAt+"/redeliver", "Deliver the callback of an ended task again",
 		"Answers with the task that delivers it."), s.redeliver)
@@ -90,10 +70,7 @@ func (s *API) update(ctx context.Context, in *struct {
 		return nil, err
 	}
 	t, err := taskchange.Update(ctx, s.producer, in.id(), in.Body.form, rev, now)
-	if err != nil {
-		return nil, input.Under("body", input.Renamed(err, form.OptionField))
-	}
-	return answerTask(t)
+	return answerTask(t, input.Under("body", input.Renamed(err, form.OptionField)))
 }
 
 func (s *API) retry(ctx context.Context, id string, f *retried) (*model.Task, error) {

@@ -37,7 +37,10 @@ type taskAnswer struct {
 	Body document[model.Task]
 }
 
-func answerTask(t *model.Task) (*taskAnswer, error) {
+func answerTask(t *model.Task, err error) (*taskAnswer, error) {
+	if err != nil {
+		return nil, err
+	}
 	return answerRaw(codec.AppendTask(nil, t), t.Rev)
 }
 
@@ -166,11 +169,7 @@ func (s *API) getTask(ctx context.Context, in *struct {
 	if err := s.mayRead(ctx, grantOf(ctx), in.id(), in.Generation); err != nil {
 		return nil, err
 	}
-	t, err := s.admin.Get(ctx, in.id(), in.Generation)
-	if err != nil {
-		return nil, err
-	}
-	return answerTask(t)
+	return answerTask(s.admin.Get(ctx, in.id(), in.Generation))
 }
 
 func (s *API) listLives(ctx context.Context, in *struct {
@@ -228,7 +227,7 @@ func (s *API) waitForTask(ctx context.Context, in *struct {
 }) (*taskAnswer, error) {
 	t, err := s.producer.Get(ctx, in.id())
 	if err != nil || t.Status.Ended() {
-		return s.waited(t, err)
+		return answerTask(t, err)
 	}
 	wait, cancel := s.patient(ctx, time.Duration(in.Timeout)*time.Millisecond)
 	defer cancel()
@@ -239,12 +238,5 @@ func (s *API) waitForTask(ctx context.Context, in *struct {
 	if err == nil {
 		err = s.mayStill(ctx)
 	}
-	return s.waited(ended, err)
-}
-
-func (*API) waited(t *model.Task, err error) (*taskAnswer, error) {
-	if err != nil {
-		return nil, err
-	}
-	return answerTask(t)
+	return answerTask(ended, err)
 }

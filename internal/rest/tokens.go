@@ -33,8 +33,6 @@ type tokenList struct {
 	}
 }
 
-type tokenAnswer struct{ Body view.Token }
-
 type mintedAnswer struct {
 	Body struct {
 		Text string `json:"token" doc:"what clients send; shown only this once"`
@@ -122,7 +120,7 @@ func (s *API) createToken(ctx context.Context, in *struct{ Body body[minting] })
 
 func (s *API) revokeToken(ctx context.Context, in *struct {
 	ID string `path:"id" doc:"id of the token, or its whole text"`
-}) (*tokenAnswer, error) {
+}) (*answer[view.Token], error) {
 	id, err := access.ParseID("path.id", in.ID)
 	if err != nil {
 		return nil, err
@@ -131,5 +129,5 @@ func (s *API) revokeToken(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return &tokenAnswer{view.TokenOf(t, s.store.Clock.Now())}, nil
+	return answered(view.TokenOf(t, s.store.Clock.Now()), nil)
 }

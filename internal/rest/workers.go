@@ -32,8 +32,6 @@ type draining struct {
 	Note string `json:"note,omitzero" doc:"the reason, shown to other operators"`
 }
 
-type workerAnswer struct{ Body view.Worker }
-
 func (s *API) addWorkers() {
 	add(s, rule{access.Viewer, everyTenant}, op("list-workers", http.MethodGet, "/workers", "List workers that were heard of within a day, sorted by id", ""), func(ctx context.Context, in *struct {
 		State string `query:"state" enum:"alive,dead" doc:"alive: heard of within the last 90 seconds"`
@@ -60,7 +58,7 @@ func (s *API) addWorkers() {
 		}
 		return out, err
 	})
-	add(s, rule{access.Viewer, everyTenant}, op("get-worker", http.MethodGet, workerAt, "Get a worker that was heard of within a day", ""), func(ctx context.Context, in *struct{ WorkerPath }) (*workerAnswer, error) {
+	add(s, rule{access.Viewer, everyTenant}, op("get-worker", http.MethodGet, workerAt, "Get a worker that was heard of within a day", ""), func(ctx context.Context, in *struct{ WorkerPath }) (*answer[view.Worker], error) {
 		return s.onWorker(ctx, func(time.Time) (*store.Worker, error) { return s.store.Workers.Known(ctx, in.Worker) })
 	})
 	change := rule{access.Operator, everyTenant}
@@ -69,7 +67,7 @@ func (s *API) addWorkers() {
 			"A worker that is dead, or that refuses such requests, is a 409. Workers that pull refuse, too: they stop by fetching no more."), func(ctx context.Context, in *struct {
 		WorkerPath
 		Body *body[draining]
-	}) (*workerAnswer, error) {
+	}) (*answer[view.Worker], error) {
 		wish := said(in.Body)
 		if err := input.Note(wish.Note); err != nil {
 			return nil, input.Under("body", err)
@@ -78,7 +76,7 @@ func (s *API) addWorkers() {
 			return s.store.Workers.AskToDrain(ctx, in.Worker, store.Drain{Stop: wish.Stop, Note: wish.Note, By: byOf(ctx)}, now)
 		})
 	})
-	add(s, change, op("resume-worker", http.MethodPost, workerAt+"/resume", "Resume a worker that is drained", "It claims tasks again from its next heartbeat on. Where nobody has asked it to drain, nothing changes."), func(ctx context.Context, in *struct{ WorkerPath }) (*workerAnswer, error) {
+	add(s, change, op("resume-worker", http.MethodPost, workerAt+"/resume", "Resume a worker that is drained", "It claims tasks again from its next heartbeat on. Where nobody has asked it to drain, nothing changes."), func(ctx context.Context, in *struct{ WorkerPath }) (*answer[view.Worker], error) {
 		return s.onWorker(ctx, func(now time.Time) (*store.Worker, error) { return s.store.Workers.Undrain(ctx, in.Worker, now) })
 	})
 }
@@ -90,7 +88,7 @@ func byOf(ctx context.Context) string {
 }
 
 // onWorker answers with a worker as it is, or as a change has left it.
-func (s *API) onWorker(ctx context.Context, change func(now time.Time) (*store.Worker, error)) (*workerAnswer, error) {
+func (s *API) onWorker(ctx context.Context, change func(now time.Time) (*store.Worker, error)) (*answer[view.Worker], error) {
 	now, err := s.store.ServerTime(ctx)
 	if err != nil {
 		return nil, err
@@ -99,5 +97,5 @@ func (s *API) onWorker(ctx context.Context, change func(now time.Time) (*store.W
 	if err != nil {
 		return nil, err
 	}
-	return &workerAnswer{view.WorkerOf(w, now)}, nil
+	return answered(view.WorkerOf(w, now), nil)
 }

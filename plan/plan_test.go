@@ -379,3 +379,16 @@ func TestEachParticipantOfAStepHasAResult(t *testing.T) {
 	require.ElementsMatch(t, []string{"first", "second"}, []string{all[0].Worker, all[1].Worker})
 	require.Equal(t, []string{"1.0 OK report 1", "1.0 OK report 1"}, w.results(p.ID))
 }
+
+func TestAWorkerThatRunsTheTasksOfSomeCreatorsRunsTheStepsOfTheirPlans(t *testing.T) {
+	w := newWorld(t)
+	var err error
+	w.c, err = consumer.New(consumer.Config{Database: w.db, Creators: []string{"ann"}})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Handle(w.c, model.NewType[repeat.Args[string], string]("report"), w.report))
+	for _, caller := range []string{"ann", "bob", ""} {
+		w.publish(every("of-"+caller, 1, func(s *repeat.Spec) { s.Caller = caller }))
+	}
+	require.Equal(t, 1, w.drain(mstest.SkipTime()).Executions)
+	require.Equal(t, "ann", w.ran[0].Caller)
+}

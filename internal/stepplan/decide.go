@@ -329,7 +329,7 @@ func TaskID(p *repeat.Plan, step int64) string {
 // Draft is that of the task of the plan's step, as it is planned.
 func Draft(p *repeat.Plan, pl *repeat.Planned) lifecycle.Draft {
 	d := lifecycle.Draft{
-		Tenant: p.Tenant, Type: p.Station, Key: TaskKey(p.PlanID, p.Step), Args: argsOf(p), Start: pl.At, Priority: p.Priority, Options: p.Options,
+		Tenant: p.Tenant, Type: p.Station, Key: TaskKey(p.PlanID, p.Step), Creator: p.Caller, Args: argsOf(p), Start: pl.At, Priority: p.Priority, Options: p.Options,
 		Origin: &model.Origin{Kind: lifecycle.OutcomePlan, ID: p.ID, Step: p.Step, Generation: p.Try, CreatedAt: p.CreatedAt}, Trace: cmp.Or(pl.Trace, p.Trace),
 	}
 	if p.PlanExecTimeout > 0 {

@@ -1,6 +1,7 @@
 package stepplan
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,13 @@ func TestTheTaskOfAStepHasItsTimeAndItsLease(t *testing.T) {
 	require.Equal(t, time.Minute, task.Options.WorkerTimeout)
 	require.Equal(t, &model.Origin{Kind: "plan", ID: "-/p", Step: 1, CreatedAt: dawn}, task.Origin)
 	require.Equal(t, dawn.Add(2*time.Minute-lookAhead), p.LookAt, "by then engines look for its end")
+}
+
+func TestTheCallerOfAPlanIsTheCreatorOfTheTasksOfItsSteps(t *testing.T) {
+	p := begun(t, func(s *repeat.Spec) { s.Caller = strings.Repeat("x", 200) })
+	d := Draft(p, &p.Planned[0])
+	require.NoError(t, d.Validate())
+	require.Equal(t, p.Caller, d.Creator)
 }
 
 func TestTheArgumentsOfAStepSayHowThePlanIsDoing(t *testing.T) {

@@ -44,7 +44,7 @@ type Spec struct {
 	Tenant    string `bson:"tenant,omitempty"`     // "" = none
 	RequestID string `bson:"request_id,omitempty"` // the caller's own; at most 256 bytes
 	Station   string `bson:"station,omitempty"`    // the task type of the steps
-	Caller    string `bson:"caller,omitempty"`     // who asked for the plan; at most 256 bytes
+	Caller    string `bson:"caller,omitempty"`     // who asked for the plan, and the creator of the steps' tasks; at most 200 bytes
 	// Description is the topic of the results that [github.com/mscheduler/mscheduler/plan.Plans.Subscribe]
 	// returns; at most 4,096 bytes.
 	Description string `bson:"description,omitempty"`

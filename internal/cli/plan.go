@@ -20,7 +20,7 @@ import (
 
 const planHelp = `A plan sends its messages to a station, which is a task type, again and again: at once, at a time,
 after intervals, or by the week or the month. Each time is a step. The next step is planned when a
-step has succeeded; a step that fails starts again.
+step has succeeded; a step that fails starts again, unless the error is fatal.
 
 Plans need an engine: ` + "`mscheduler work --plan`" + ` or ` + "`mscheduler dev`" + `. A plan's id is its plan_id, or
 tenant/plan_id.`

@@ -47,7 +47,8 @@ of its results), priority and callback, whose success is called when the plan is
 error when it is ERROR.
 
 The first step of an interval is one interval after plan_time. Skipped times count as steps. A step
-that fails starts again, also after the retries of its task.
+that fails starts again, also after the retries of its task. A fatal error or a plan error of a step stops
+the plan: it is ERROR until ` + "`plan reset`" + `.
 
 --dry-run writes nothing and needs no database. It shows the next steps of each plan.`
 

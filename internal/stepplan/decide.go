@@ -43,7 +43,7 @@ type End struct {
 	Step, Try int64
 	Created   time.Time // when its plan was created; zero = nobody knows
 	Status    model.Status
-	Kind      string // of the execution that failed last; "" = none did
+	Kind      string // of an execution that failed, if any did: one after which no retry helps counts more
 	ErrorInfo string
 	At        time.Time
 	Late      time.Duration // how much later than it was to its first execution began
@@ -87,7 +87,7 @@ func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
 		}
 	case e.Gone:
 		s.again(s.now, "its task was deleted")
-	case e.Kind == failkind.PlanError:
+	case e.Kind == failkind.PlanError, e.Kind == failkind.Fatal && e.Status == model.StatusFailure:
 		s.fails(e.ErrorInfo)
 	case succeeded:
 		s.RealRepet++

@@ -28,7 +28,7 @@ tenant/plan_id.`
 func (a *app) planCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "plan", Short: "Publish and manage plans: repeated messages, each step once", Long: planHelp, Args: noArgs, RunE: group}
 	p := &plansCommand{a}
-	cmd.AddCommand(p.publish(), p.list(), p.show(), p.results(), p.preview(), p.cancel(), p.reset())
+	cmd.AddCommand(p.publish(), p.list(), p.show(), p.results(), p.watch(), p.preview(), p.cancel(), p.reset())
 	return cmd
 }
 

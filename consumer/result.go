@@ -70,11 +70,11 @@ func (v *verdict) outcome() lifecycle.Outcome {
 }
 
 // Fatal wraps an error that a retry cannot fix: the task ends as Failure or, with NeedManual,
-// as Pending.
+// as Pending. If it ends as Failure and is a step of a plan, the plan is ERROR until a person resets it.
 func Fatal(err error) error { return &verdict{err: err, say: "fatal", kind: failkind.Fatal} }
 
 // PlanError wraps an error that makes the plan of a step wrong (seed 001): the task ends as after
-// [Fatal], and the plan is ERROR until a person resets it. A task that is not a step of a plan ends as
+// [Fatal], and the plan is ERROR until a person resets it, also if the task is Pending. A task that is not a step of a plan ends as
 // after Fatal.
 func PlanError(err error) error {
 	return &verdict{err: err, say: "plan error", kind: failkind.PlanError}

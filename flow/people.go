@@ -60,8 +60,8 @@ func despiteJoins(in *flowplan.Inputs, decide func() (*graph.Flow, error)) (*gra
 	return after, err
 }
 
-// Cancel ends a flow: running tasks are cancelled, and waiting nodes become SKIPPED. The flow becomes
-// FINISH when its last task has ended. Cancel changes nothing if the flow has ended.
+// Cancel ends a flow: running tasks are cancelled, waiting nodes become SKIPPED, and nodes that wait for a person
+// become ERROR. The flow becomes FINISH when its last task has ended. Cancel changes nothing if the flow has ended.
 // id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, error) {
 	if err := checkRemark(remark); err != nil {

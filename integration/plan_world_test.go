@@ -131,13 +131,13 @@ func runPlanStep(db *mongo.Database) func(context.Context, *consumer.Task[repeat
 		if ends := task.Args.Messages[0].Ends[task.Args.Step-1]; try < int64(len(ends)) {
 			switch ends[try] {
 			case tryFails:
-				return "", consumer.Fatal(errors.New("as it was told"))
+				return "", errors.New("as it was told")
 			case tryOneFails:
 				switch first, err := firstParticipant(ctx, db, task.TaskID, task.ID); {
 				case err != nil:
 					return "", consumer.Release()
 				case !first:
-					return "", consumer.Fatal(errors.New("as the others were told"))
+					return "", errors.New("as the others were told")
 				}
 			case tryPlanError:
 				return "", consumer.PlanError(errors.New("as it was told"))

@@ -81,7 +81,7 @@ type WorkerState struct {
 	// up retries. The other kinds do not count.
 	//
 	//	error        the handler returned an error
-	//	fatal        the handler returned Fatal, or reported fatal: no retry follows
+	//	fatal        the handler returned Fatal, or reported fatal: no retry follows; if the task ends as Failure, a plan whose step it is is ERROR
 	//	plan_error   the handler returned or reported PlanError: no retry follows, and the plan of the step is ERROR
 	//	panic        the handler panicked
 	//	timeout      the execution ran past its deadline

@@ -48,7 +48,7 @@ func TestATaskThatAPersonRetriesIsTheStep(t *testing.T) {
 	over := w.get(p.ID)
 	require.Equal(t, repeat.StatusFinish, over.Status)
 	require.Equal(t, int64(2), over.RealRepet)
-	require.Equal(t, []string{"1.0 PLAN_ERROR no such region", "1.0 ERROR still no data", "1.1 OK report 1", "2.0 OK report 2"}, w.results(p.ID))
+	require.Equal(t, []string{"1.0 PLAN_ERROR no such region", "1.0 PLAN_ERROR still no data", "1.1 OK report 1", "2.0 OK report 2"}, w.results(p.ID))
 }
 
 // A person is quicker than the engine: a step's task that failed starts again before anybody was told.
@@ -59,11 +59,11 @@ func TestTheResultOfATryIsKeptAlthoughAPersonRetriesItBeforeAnEngineIsTold(t *te
 	defer func() { require.NoError(t, prod.Close(context.Background())) }()
 	w.fails = func(_ repeat.Args[string], attempt int) error {
 		if len(w.ran) == 1 {
-			return consumer.Fatal(errors.New("no data"))
+			return errors.New("no data")
 		}
 		return nil
 	}
-	p := w.publish(every("p", 1))
+	p := w.publish(every("p", 1, unretried))
 	mstest.Drain(t, w.c, mstest.SkipTime()) // no engine is told
 	_, err = prod.Retry(t.Context(), model.TaskID("", "report", "p@1"), "")
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestTheResultOfATryIsKeptByAnEngineThatRemembersAnEarlierStep(t *testing.T)
 	defer func() { require.NoError(t, prod.Close(context.Background())) }()
 	w.fails = func(args repeat.Args[string], _ int) error {
 		if args.Step == 3 {
-			return consumer.Fatal(errors.New("no data"))
+			return errors.New("no data")
 		}
 		return nil
 	}
@@ -90,7 +90,7 @@ func TestTheResultOfATryIsKeptByAnEngineThatRemembersAnEarlierStep(t *testing.T)
 	require.NoError(t, err)
 	e := remembers.Engine()
 	require.NoError(t, e.Start(t.Context()))
-	p := w.publish(every("p", 3))
+	p := w.publish(every("p", 3, unretried))
 
 	mstest.Drain(t, w.c, mstest.SkipTime())
 	remembers.Skip(2 * time.Second)

@@ -65,11 +65,11 @@ func TestAStepThatFailsStartsAgain(t *testing.T) {
 	tries := 0
 	w.fails = func(args repeat.Args[string], _ int) error {
 		if tries++; args.Step == 1 && tries <= 3 {
-			return consumer.Fatal(errors.New("no data"))
+			return errors.New("no data")
 		}
 		return nil
 	}
-	p := w.publish(every("p", 2))
+	p := w.publish(every("p", 2, unretried))
 	began := time.Now()
 	report := w.drain(mstest.SkipTime())
 	passed := report.Skipped + time.Since(began)
@@ -165,6 +165,19 @@ func TestAPlanErrorTakesThePlanOutOfTheQueueUntilItIsReset(t *testing.T) {
 	require.Equal(t, int64(3), w.get(p.ID).RealRepet)
 }
 
+func TestAStepThatNoRetryHelpsTakesThePlanOutOfTheQueueUntilItIsReset(t *testing.T) {
+	w := newWorld(t)
+	w.fails = func(repeat.Args[string], int) error { return consumer.Fatal(errors.New("no such region")) }
+	p := w.publish(every("p", 2))
+	require.Equal(t, 1, w.drain(mstest.SkipTime()).Executions)
+	require.Equal(t, repeat.StatusError, w.get(p.ID).Status)
+	w.fails = nil
+	_, err := w.plans.Reset(t.Context(), p.ID)
+	require.NoError(t, err)
+	require.Equal(t, 2, w.drain(mstest.SkipTime()).Executions)
+	require.Equal(t, []string{"1.0 PLAN_ERROR no such region", "1.1 OK report 1", "2.0 OK report 2"}, w.results(p.ID))
+}
+
 func TestAPlanErrorThatAWorkerReportsByPullTakesThePlanOutOfTheQueueUntilItIsReset(t *testing.T) {
 	w := newWorld(t)
 	sender, err := producer.New(producer.Config{Database: w.db})
@@ -220,8 +233,8 @@ func TestADocumentThatSomebodyBrokeIsAPlanError(t *testing.T) {
 // A step that fails is not started again while the document is broken: no engine can make its task.
 func TestADocumentThatIsBrokenWhenItsStepFailsIsAPlanError(t *testing.T) {
 	w := newWorld(t)
-	w.fails = func(repeat.Args[string], int) error { return consumer.Fatal(errors.New("no data")) }
-	p := w.publish(every("p", 3))
+	w.fails = func(repeat.Args[string], int) error { return errors.New("no data") }
+	p := w.publish(every("p", 3, unretried))
 	_, err := w.db.Collection("plans").UpdateByID(t.Context(), p.ID, bson.D{{Key: "$unset", Value: bson.D{{Key: "messages", Value: ""}}}})
 	require.NoError(t, err)
 	require.Equal(t, 1, w.drain(mstest.SkipTime()).Executions)
@@ -378,4 +391,17 @@ func TestEachParticipantOfAStepHasAResult(t *testing.T) {
 	require.Len(t, all, 2)
 	require.ElementsMatch(t, []string{"first", "second"}, []string{all[0].Worker, all[1].Worker})
 	require.Equal(t, []string{"1.0 OK report 1", "1.0 OK report 1"}, w.results(p.ID))
+}
+
+func TestAWorkerThatRunsTheTasksOfSomeCreatorsRunsTheStepsOfTheirPlans(t *testing.T) {
+	w := newWorld(t)
+	var err error
+	w.c, err = consumer.New(consumer.Config{Database: w.db, Creators: []string{"ann"}})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Handle(w.c, model.NewType[repeat.Args[string], string]("report"), w.report))
+	for _, caller := range []string{"ann", "bob", ""} {
+		w.publish(every("of-"+caller, 1, func(s *repeat.Spec) { s.Caller = caller }))
+	}
+	require.Equal(t, 1, w.drain(mstest.SkipTime()).Executions)
+	require.Equal(t, "ann", w.ran[0].Caller)
 }

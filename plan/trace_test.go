@@ -66,12 +66,12 @@ func TestEachStepOfAPlanIsASpanThatFollowsFromItsPublication(t *testing.T) {
 	tries := 0
 	w.fails = func(repeat.Args[string], int) error {
 		if tries++; tries == 1 {
-			return consumer.Fatal(errors.New("no data"))
+			return errors.New("no data")
 		}
 		return nil
 	}
 	ctx, caller := sdktrace.NewTracerProvider().Tracer("a service").Start(t.Context(), "order")
-	p, err := w.plans.Publish(ctx, every("p", 2, func(s *repeat.Spec) { s.PlanValue = 3600 }))
+	p, err := w.plans.Publish(ctx, every("p", 2, unretried, func(s *repeat.Spec) { s.PlanValue = 3600 }))
 	require.NoError(t, err)
 	w.drain(mstest.SkipTime())
 	require.Equal(t, 3, tries)

@@ -74,6 +74,9 @@ func every(id string, steps int, change ...func(*repeat.Spec)) repeat.Spec {
 	return s
 }
 
+// unretried leaves the retries of a step to its plan.
+func unretried(s *repeat.Spec) { s.Options.Retry = &model.Retry{Strategy: model.RetryNone} }
+
 func (w *world) publish(s repeat.Spec) *repeat.Plan {
 	w.t.Helper()
 	p, err := w.plans.Publish(w.t.Context(), s)

@@ -34,7 +34,8 @@ const WithoutCallback CompleteOption = command.WithoutCallback
 // Failure describes how an execution failed. The zero value is an error to which the task's
 // retry strategy applies.
 type Failure struct {
-	// Fatal ends the task without a retry.
+	// Fatal ends the task without a retry. If it ends as Failure and is a step of a plan, the plan is ERROR until a
+	// person resets it.
 	Fatal bool
 	// PlanError ends the task as Fatal does. If the task is a step of a plan, the plan can never be
 	// processed: it leaves the queue as ERROR until a person resets it (seed 001).

@@ -141,5 +141,5 @@ type Policy string
 const (
 	Suspend  Policy = "suspend"  // the node and the nodes behind it are PENDING until a person resolves it
 	Continue Policy = "continue" // the node is ERROR, and its children follow their joins
-	End      Policy = "end"      // the flow ends: running tasks are cancelled, waiting nodes are SKIPPED
+	End      Policy = "end"      // the flow ends: running tasks are cancelled, waiting nodes are SKIPPED, nodes that wait for a person are ERROR
 )

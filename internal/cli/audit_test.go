@@ -15,7 +15,7 @@ import (
 var reading = []string{
 	"audit list", "bench", "bench compare", "bench scale", "bench worker", "bulk list", "bulk show", "db status", "demo", "dev", "doctor", "embedded", "embedded compact", "embedded validate",
 	"flow explain", "flow lines", "flow list", "flow show", "flow validate", "flow watch", "health", "periodic list", "periodic preview", "periodic run", "periodic runs", "periodic show",
-	"plan list", "plan preview", "plan results", "plan show", "serve", "stats", "task count", "task explain", "task history", "task list", "task show", "task wait", "task watch", "token list",
+	"plan list", "plan preview", "plan results", "plan show", "plan watch", "serve", "stats", "task count", "task explain", "task history", "task list", "task show", "task wait", "task watch", "token list",
 	"type list", "type show", "version", "work", "worker list", "worker show",
 }
 

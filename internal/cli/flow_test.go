@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
 )
 
 // orderFlow waits for a person at stock.
@@ -434,6 +437,20 @@ func TestAStreamIsAppendedToListedResolvedAndOpened(t *testing.T) {
 	require.Equal(t, "stream", shown.Kind)
 	require.Equal(t, map[string]int{"SUCCESS": 3, "ERROR": 1}, shown.Counts)
 	stop()
+}
+
+func TestARefusedAppendLeavesTheCallbackOfItsStream(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	calls := func(place string) []string {
+		return []string{"flow", "append", "orders", "4711", "--type", "t", "--callback", `{"error": {"url": "http://127.0.0.1:1/` + place + `"}}`}
+	}
+	s.ok(calls("first")...)
+	s.ok("flow", "cancel", "orders/4711")
+	s.fails(ExitRefused, []string{"the stream is closed"}, calls("second")...)
+	var doc graph.Flow
+	require.NoError(t, database(t, s).Collection("flows").FindOne(t.Context(), bson.D{{Key: "_id", Value: "orders/4711"}}).Decode(&doc))
+	require.Equal(t, "http://127.0.0.1:1/first", doc.Callback.Error.URL)
 }
 
 func TestTheDoctorWarnsOfFlowsThatNoEngineCarriesOn(t *testing.T) {

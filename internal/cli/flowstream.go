@@ -29,7 +29,7 @@ A file has one node per line, as JSON:
    "priority": 5, "options": {"timeout": "1m"}}
 
 The id is the node's key: a node of that id is stored once. It defaults to a generated id. If one
-line is invalid, nothing is appended. An append to a closed stream is refused (exit code 5).
+line is invalid, nothing is appended. An append to a closed stream is refused (exit code 5), and its callback stays as it is.
 
 ` + streamCallbackHelp
 
@@ -194,13 +194,16 @@ func (f *flowsCommand) appendAll(ctx context.Context, scene, group string, about
 	if err != nil {
 		return err
 	}
-	if about != nil {
+	id, _ := flowspec.StreamID(scene, group)
+	if about != nil { // before the append: whoever is called hears of each node
+		if err := c.store.Flows.Appendable(ctx, id); err != nil {
+			return err
+		}
 		if _, err := c.flows.SetCallback(ctx, scene, group, about.Callback, about.Ext); err != nil {
 			return err
 		}
 	}
 	ids := []string{}
-	id, _ := flowspec.StreamID(scene, group)
 	for some := range slices.Chunk(nodes, perAppend) {
 		appended, err := c.flows.Append(ctx, scene, group, some...)
 		if err != nil {

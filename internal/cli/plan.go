@@ -20,7 +20,7 @@ import (
 
 const planHelp = `A plan sends its messages to a station, which is a task type, again and again: at once, at a time,
 after intervals, or by the week or the month. Each time is a step. The next step is planned when a
-step has succeeded; a step that fails starts again.
+step has succeeded; a step that fails starts again, unless the error is fatal.
 
 Plans need an engine: ` + "`mscheduler work --plan`" + ` or ` + "`mscheduler dev`" + `. A plan's id is its plan_id, or
 tenant/plan_id.`
@@ -28,7 +28,7 @@ tenant/plan_id.`
 func (a *app) planCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "plan", Short: "Publish and manage plans: repeated messages, each step once", Long: planHelp, Args: noArgs, RunE: group}
 	p := &plansCommand{a}
-	cmd.AddCommand(p.publish(), p.list(), p.show(), p.results(), p.preview(), p.cancel(), p.reset())
+	cmd.AddCommand(p.publish(), p.list(), p.show(), p.results(), p.watch(), p.preview(), p.cancel(), p.reset())
 	return cmd
 }
 

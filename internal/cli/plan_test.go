@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -260,4 +261,49 @@ func TestPlansSayWhenTheirStepsAre(t *testing.T) {
 	} {
 		require.Equal(t, want, repeats(&p))
 	}
+}
+
+func TestPlanWatchPrintsResultsAndResumes(t *testing.T) {
+	s := newSession(t)
+	drain := s.reporter(func(_ context.Context, task *consumer.Task[repeat.Args[any]]) (string, error) {
+		return "done " + task.Args.PlanID, nil
+	})
+	s.ok("db", "migrate")
+	published := 0
+	publish := func(description string) (id string) {
+		published++
+		id = fmt.Sprint("p", published)
+		s.ok("plan", "publish", "-f", s.file("plan_id: "+id+"\ntenant: shop\ndescription: "+description+"\nstation: report\nplan_type: none\nmessages: [x]\n"))
+		drain()
+		return id
+	}
+	programs, _, stopPrograms := s.start("plan", "watch", "--tenant", "shop", "--description", "sales", "-o", "json")
+	people, said, stopPeople := s.start("plan", "watch", "--description", "sales")
+	s.eventually("both are told", func() bool { // they may not have begun yet
+		publish("sales")
+		return programs.String() != "" && people.String() != ""
+	})
+	require.Contains(t, said.String(), "no plan engine is running")
+	other := publish("stock")
+	last := publish("sales")
+	s.eventually("both are told of the last one", func() bool {
+		return strings.Contains(programs.String(), "shop/"+last+"/") && strings.Contains(people.String(), "shop/"+last+" ")
+	})
+	r := stopPeople()
+	require.Equal(t, ExitOK, r.code)
+	require.Regexp(t, `(?m)^\S+Z  OK          shop/p\d+  step 1 by w1  "done p\d+"$`, r.stdout)
+	require.Regexp(t, `to continue: --after \S+`, r.stderr)
+	r = stopPrograms()
+	require.NotContains(t, r.stdout+people.String(), "shop/"+other)
+	var e struct{ Token, State, Result, Description string }
+	line, _, _ := strings.Cut(r.stdout, "\n")
+	require.NoError(t, json.Unmarshal([]byte(line), &e))
+	require.Equal(t, []string{"OK", "sales"}, []string{e.State, e.Description})
+
+	again, _, stop := s.start("plan", "watch", "shop/"+other, "--after", e.Token)
+	s.eventually("what happened since is printed", func() bool { return strings.Contains(again.String(), "shop/"+other) })
+	require.Equal(t, 1, strings.Count(stop().stdout, "\n"))
+	s.fails(ExitNotFound, []string{"no such plan: nobody"}, "plan", "watch", "nobody")
+	s.fails(ExitUsage, []string{"token is not valid"}, "plan", "watch", "--after", "x")
+	s.fails(ExitUsage, []string{"--tenant is for the plans of a tenant"}, "plan", "watch", "shop/"+other, "--tenant", "shop")
 }

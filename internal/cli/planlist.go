@@ -19,7 +19,7 @@ import (
 const planListHelp = `List plans, most recently changed first.
 
   RUNNING    its next step waits for its time, or runs
-  ERROR      stopped by a plan error; resume with: mscheduler plan reset
+  ERROR      stopped by a fatal error or a plan error; resume with: mscheduler plan reset
   FINISH     its last step has ended, or its last time has passed
   CANCELLED  by a person
 

@@ -41,11 +41,13 @@ The file has one plan per document, or lists of plans, as YAML or JSON; - is std
   plan_exec_timeout: 5m           # lease of a step: it does not start again before that lapses
   options: {retry: {max_errors: 3}}   # options of the steps' tasks
 
-A plan also has tenant, request_id, caller, description (the topic of its results), priority and
-callback, whose success is called when the plan is FINISH, and whose error when it is ERROR.
+A plan also has tenant, request_id, caller (the creator of the steps' tasks), description (the topic
+of its results), priority and callback, whose success is called when the plan is FINISH, and whose
+error when it is ERROR.
 
 The first step of an interval is one interval after plan_time. Skipped times count as steps. A step
-that fails starts again, also after the retries of its task.
+that fails starts again, also after the retries of its task. A fatal error or a plan error of a step stops
+the plan: it is ERROR until ` + "`plan reset`" + `.
 
 --dry-run writes nothing and needs no database. It shows the next steps of each plan.`
 

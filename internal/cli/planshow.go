@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -139,11 +138,15 @@ func (p *plansCommand) printResults(results []*repeat.Result, next string, now t
 		if views[i], err = view.Stored(r, "id"); err != nil {
 			return err
 		}
-		result := r.ErrorInfo
-		if r.Result.Type != 0 {
-			result = cmp.Or(result, string(codec.ValueJSON(r.Result)))
-		}
-		t.add(fmt.Sprint(r.Step), fmt.Sprint(r.Try), human.Stamp(r.PlanTime), human.Relative(r.At, now), r.Worker, r.State, human.OneLine(result, 100))
+		t.add(fmt.Sprint(r.Step), fmt.Sprint(r.Try), human.Stamp(r.PlanTime), human.Relative(r.At, now), r.Worker, r.State, human.OneLine(returned(r), 100))
 	}
 	return p.printPage("results", views, next, t, "no results: no step has ended")
+}
+
+// returned is what a participant of a step returned, or why it did not.
+func returned(r *repeat.Result) string {
+	if r.ErrorInfo == "" && r.Result.Type != 0 {
+		return string(codec.ValueJSON(r.Result))
+	}
+	return r.ErrorInfo
 }

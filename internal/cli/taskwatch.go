@@ -42,7 +42,7 @@ func (a *app) taskWatch() *cobra.Command {
 			}
 			s, err := c.producer.Subscribe(cmd.Context(), f)
 			if err != nil {
-				return watchError(err)
+				return watchError(err, insteadOfTaskWatch)
 			}
 			a.say("watching; Ctrl-C stops")
 			for e, err := range s.All(cmd.Context()) {
@@ -72,17 +72,20 @@ func (a *app) taskWatch() *cobra.Command {
 // watched is how watching ends: a person who ends it is told where to go on.
 func (a *app) watched(interrupted bool, s *producer.Subscription, err error) error {
 	if !interrupted {
-		return watchError(err)
+		return watchError(err, insteadOfTaskWatch)
 	}
 	a.say("to continue: --after %s", s.Token())
 	return nil
 }
 
-func watchError(err error) error {
+const insteadOfTaskWatch = "`mscheduler task wait` polls and works without them"
+
+// watchError is the error of a command that watches; instead says what works without change streams.
+func watchError(err error, instead string) error {
 	var none *model.NoStreamError
 	switch {
 	case errors.As(err, &none):
-		return coded(ExitRefused, "change streams are not available: %s; `mscheduler task wait` polls and works without them", none.Reason)
+		return coded(ExitRefused, "change streams are not available: %s; %s", none.Reason, instead)
 	case errors.Is(err, model.ErrMissed):
 		return coded(ExitFailed, "%w; without --after the command starts from now", err)
 	default:

@@ -71,7 +71,7 @@ func resolve(f *graph.Flow, node int, status graph.NodeStatus, values any, remar
 }
 
 // Cancel ends the flow: what runs is cancelled, what waits does not run, in a stream until somebody
-// opens it. A flow that has ended is returned as it is.
+// opens it. In another flow, what waits for a person has failed. A flow that has ended is returned as it is.
 func Cancel(f *graph.Flow, remark string, in *Inputs, now time.Time) (*graph.Flow, error) {
 	if f.Status == graph.StatusFinish || f.Closed {
 		return f, nil

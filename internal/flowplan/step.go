@@ -394,7 +394,7 @@ func (s *step) skip(i int, reason string) {
 	s.plan(i, DoAbort)
 }
 
-// close ends the flow early: what runs is cancelled, what waits does not run.
+// close ends the flow early: what runs is cancelled, what waits does not run, and what waits for a person has failed.
 func (s *step) close(reason string) {
 	s.Closed, s.Reason = true, reason
 	if s.Kind == graph.KindStream { // what waits goes on when somebody opens it

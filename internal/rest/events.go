@@ -29,16 +29,17 @@ const (
 )
 
 // watchable is what clients may watch.
-var watchable = []store.ChangeOf{store.OfTasks, store.OfRuns, store.OfFlows, store.OfWorkers}
+var watchable = []store.ChangeOf{store.OfTasks, store.OfRuns, store.OfFlows, store.OfResults, store.OfWorkers}
 
 func (s *API) addEvents() {
 	stream := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "Server-Sent Events: the id of an event is a token. Of tasks, its name is its kind and its data a TaskEvent. " +
-		"Others are named run, flow, worker and worker_gone; their data is the document as it is, or the id of the worker that is gone."}}
+		"Others are named run, flow, result, worker and worker_gone; their data is the document as it is, or the id of the worker that is gone."}}
 	documentSchema(s.api.OpenAPI().Components.Schemas, reflect.TypeFor[model.TaskEvent](), "id")
 	add(s, rule{access.Viewer, tenantOfFilter}, huma.Operation{
-		OperationID: "watch-events", Method: http.MethodGet, Path: "/events", Tags: []string{"events"}, Summary: "Watch tasks, runs, flows and workers as they change",
+		OperationID: "watch-events", Method: http.MethodGet, Path: "/events", Tags: []string{"events"}, Summary: "Watch tasks, runs, flows, results of plans and workers as they change",
 		Description: "Server-Sent Events. A client that was cut off goes on behind the event that it names in Last-Event-ID. An event `missed` says that some are not known any more: read what you watch again. " +
-			"All listeners of a server share one change stream. On a deployment without change streams, tasks cannot be watched (503), and the others are polled every two seconds. " +
+			"All listeners of a server share one change stream. On a deployment without change streams, tasks and results cannot be watched (503), and the others are polled every two seconds. " +
+			"A result whose value has more than 16 KiB comes without it: list-results has it. " +
 			"Workers and streams belong to no tenant: only tokens without tenants watch them.",
 		Responses: map[string]*huma.Response{"200": {Description: "The events, until the client leaves.", Content: map[string]*huma.MediaType{"text/event-stream": stream}}},
 	}, s.watch)
@@ -46,12 +47,14 @@ func (s *API) addEvents() {
 
 // Watched selects events.
 type Watched struct {
-	Of     []string `query:"of" enum:"tasks,runs,flows,workers" default:"tasks" doc:"what to watch"`
-	Tenant string   `query:"tenant" doc:"tenant; - for what has none"`
-	Type   []string `query:"type" doc:"of tasks: any of these types"`
-	Key    string   `query:"key" doc:"of tasks and flows: the key"`
-	Kind   []string `query:"kind" doc:"of tasks: any of these kinds of events"`
-	After  string   `header:"Last-Event-ID" doc:"id of the last event that the client got"`
+	Of          []string `query:"of" enum:"tasks,runs,flows,results,workers" default:"tasks" doc:"what to watch; results are those of plans"`
+	Tenant      string   `query:"tenant" doc:"tenant; - for what has none"`
+	Type        []string `query:"type" doc:"of tasks: any of these types"`
+	Key         string   `query:"key" doc:"of tasks and flows: the key"`
+	Kind        []string `query:"kind" doc:"of tasks: any of these kinds of events"`
+	Description string   `query:"description" doc:"of results: the description of the plan, which is their topic"`
+	PlanID      string   `query:"plan_id" doc:"of results: the plan_id"`
+	After       string   `header:"Last-Event-ID" doc:"id of the last event that the client got"`
 }
 
 // wants checks what somebody wants to watch, and says whether an event is that.
@@ -86,6 +89,8 @@ func (in *Watched) wants(ctx context.Context) (func(*happened) bool, error) {
 			return false
 		case tenant != "" && tenant != e.tenant && (tenant != model.NoTenant || e.tenant != ""):
 			return false
+		case e.of == store.OfResults:
+			return (in.Description == "" || in.Description == e.topic.description) && (in.PlanID == "" || in.PlanID == e.topic.planID)
 		case t == nil:
 			return in.Key == "" || e.of != store.OfFlows || in.Key == e.key
 		default:
@@ -101,11 +106,14 @@ func (s *API) watch(ctx context.Context, in *struct{ Watched }) (*huma.StreamRes
 		return nil, err
 	}
 	later := http.Header{"Retry-After": {"10"}}
-	if slices.Contains(in.Of, string(store.OfTasks)) {
+	for _, of := range []store.ChangeOf{store.OfTasks, store.OfResults} { // which are not polled
+		if !slices.Contains(in.Of, string(of)) {
+			continue
+		}
 		if streams, err := s.hasStreams(ctx); err != nil {
 			return nil, err
 		} else if !streams {
-			return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("tasks cannot be watched: "+follow.ErrNoStreams.Reason), later)
+			return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(string(of)+" cannot be watched: "+follow.ErrNoStreams.Reason), later)
 		}
 	}
 	l, err := s.hub.listen(ctx, in.After, wants)

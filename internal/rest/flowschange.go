@@ -32,7 +32,7 @@ const (
 func (s *API) addFlowChanges() {
 	change := rule{access.Operator, tenantOfPath}
 	add(s, change, op("cancel-flow", http.MethodPost, flowAt+"/cancel", "Cancel a flow",
-		"Running tasks are cancelled, and waiting nodes are SKIPPED. The flow is FINISH when its last running task has ended. A flow that has ended does not change."), func(ctx context.Context, in *struct {
+		"Running tasks are cancelled, waiting nodes are SKIPPED, and nodes that wait for a person are ERROR. The flow is FINISH when its last running task has ended. A flow that has ended does not change."), func(ctx context.Context, in *struct {
 		FlowPath
 		Body *body[remarked]
 	}) (*flowAnswer, error) {

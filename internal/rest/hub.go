@@ -29,10 +29,14 @@ type happened struct {
 	name      string           // of the Server-Sent Event
 	tenant    string           // "" = without one
 	key       string           // of a flow
+	topic     topic            // of a result
 	ownerless bool             // belongs to no tenant: a worker, a stream
 	task      *model.TaskEvent // of a task
 	data      []byte           // JSON
 }
+
+// topic is what a result of a plan is published under.
+type topic struct{ description, planID string }
 
 // source tells what happens, from now on until ctx ends or it is lost. It calls begun once, with the token
 // before the first event.

@@ -27,7 +27,7 @@ type completing struct {
 type failing struct {
 	Handle     string         `json:"handle,omitzero" doc:"of the fetch"`
 	Reason     string         `json:"reason,omitzero" doc:"the error's text"`
-	Fatal      bool           `json:"fatal,omitzero" doc:"no retry can help"`
+	Fatal      bool           `json:"fatal,omitzero" doc:"no retry can help; if the task ends as Failure and is a step of a plan, its plan is ERROR until a person resets it"`
 	PlanError  bool           `json:"plan_error,omitzero" doc:"the plan of the step can never be processed: the task ends as after fatal, and its plan is ERROR until a person resets it"`
 	RetryAfter *form.Duration `json:"retry_after,omitzero" doc:"when to retry, in place of the task's own delay"`
 }

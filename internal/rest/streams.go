@@ -274,11 +274,7 @@ func inAppend(err error) error {
 // is PENDING at once. A stream that refuses the append keeps the callback that it has.
 func (s *API) callbackOfAppend(ctx context.Context, in *StreamPath, c *called) error {
 	if c.Callback != nil {
-		doc, err := s.flows.Get(ctx, in.named().id)
-		switch {
-		case err == nil && doc.Closed:
-			return store.StreamClosed(doc.ID)
-		case err != nil && !errors.Is(err, store.ErrNoFlow):
+		if err := s.store.Flows.Appendable(ctx, in.named().id); err != nil {
 			return err
 		}
 	}

@@ -16,12 +16,13 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
+	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
 // atOnce is how many changes are looked up and told together.
 const atOnce = 500
 
-// streamed tells of changes from one change stream of the database. Tasks are told as their writes say. Of
+// streamed tells of changes from one change stream of the database. Tasks and results are told as their writes say. Of
 // everything else the documents are read, once for all changes that have arrived.
 func (s *API) streamed(ctx context.Context, begun func(token string), tell func([]happened)) error {
 	if err := s.prepare(ctx); err != nil {
@@ -77,7 +78,7 @@ func (s *API) now(ctx context.Context) (time.Time, error) {
 func (s *API) eventsOf(ctx context.Context, changes []store.Change) ([]happened, error) {
 	ids := map[store.ChangeOf][]string{}
 	for _, c := range changes {
-		if !c.Gone && c.Task == nil {
+		if !c.Gone && c.Task == nil && c.Result == nil {
 			ids[c.Of] = append(ids[c.Of], c.ID)
 		}
 	}
@@ -119,6 +120,11 @@ func (s *API) eventsOf(ctx context.Context, changes []store.Change) ([]happened,
 		switch {
 		case c.Task != nil:
 			e = happened{of: c.Of, name: string(c.Task.Kind), tenant: c.Task.Tenant, task: c.Task, data: jsonOf(view.Event(*c.Task))}
+		case c.Result != nil:
+			var err error
+			if e, err = resultEvent(c.Result); err != nil {
+				return nil, err
+			}
 		case c.Gone:
 			e = gone(c.ID)
 		case !there:
@@ -137,6 +143,18 @@ func runEvent(r *schedule.Run) happened {
 
 func flowEvent(f *graph.Flow) happened {
 	return happened{of: store.OfFlows, name: "flow", tenant: f.Tenant, key: f.Key, ownerless: f.Kind != "", data: jsonOf(view.FlowOf(f))}
+}
+
+// longestResult is how long what a participant returned may be, as BSON, to be part of the event: the hub remembers
+// many of them.
+const longestResult = 16 << 10
+
+func resultEvent(r *repeat.Result) (happened, error) {
+	if len(r.Result.Value) > longestResult {
+		r.Result = bson.RawValue{}
+	}
+	data, err := view.Stored(r, "id")
+	return happened{of: store.OfResults, name: "result", tenant: r.Tenant, topic: topic{r.Description, r.PlanID}, data: data}, err
 }
 
 func (s *API) workerEvent(w *store.Worker) happened {
@@ -179,8 +197,8 @@ func (s *API) hasStreams(ctx context.Context) (bool, error) {
 }
 
 // polledSource tells of runs, flows and workers where there are no change streams: it reads the newest of
-// them again and again, and tells of those that have changed. Tasks have no index by the time of their
-// change, since it would cost each of their writes; so they are not told of.
+// them again and again, and tells of those that have changed. Tasks and results of plans have no index by the time of
+// their write, since it would cost each of these; so they are not told of.
 func (s *API) polledSource(ctx context.Context, begun func(token string), tell func([]happened)) error {
 	prefix := "poll-" + rand.Text()
 	token := func(n int) string { return fmt.Sprintf("%s-%d", prefix, n) }

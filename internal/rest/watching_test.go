@@ -82,15 +82,64 @@ func TestRunsFlowsAndWorkersAreToldNextToTasksAndInOneOrder(t *testing.T) {
 	w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/events?of=workers&tenant=acme", "")
 }
 
+// insertResults stores results of plans as an engine does: those of a tenant, of plans with a description.
+func (w *world) insertResults(tenant, description string, results map[string]any) {
+	w.t.Helper()
+	for id, result := range results {
+		_, err := w.db.Collection("plan_results").InsertOne(w.t.Context(), bson.D{
+			{Key: "_id", Value: tenant + "/" + id + "/1/x"}, {Key: "plan", Value: tenant + "/" + id}, {Key: "plan_id", Value: id}, {Key: "tenant", Value: tenant}, {Key: "description", Value: description},
+			{Key: "station", Value: "report"}, {Key: "step", Value: int64(1)}, {Key: "state", Value: "OK"}, {Key: "plan_time", Value: bson.DateTime(1000)}, {Key: "at", Value: bson.DateTime(2000)}, {Key: "result", Value: result},
+		})
+		require.NoError(w.t, err)
+	}
+}
+
+func TestResultsOfPlansAreWatchedByDescriptionAndPlan(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	all, topic := w.watch("?of=results,tasks", ""), w.watch("?of=results&description=sales", "")
+	one := w.watch("?of=results&tenant=acme&plan_id=p2", "")
+	w.insertResults("acme", "stock", map[string]any{"p1": 1})
+	_, err := w.db.Collection("plan_results").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "-/broken/1/x"}, {Key: "step", Value: "no number"}})
+	require.NoError(t, err)
+	w.insertResults("other", "sales", map[string]any{"p2": 2})
+	w.insertResults("acme", "sales", map[string]any{"p2": 3})
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "a"}`)
+	first := all.next()
+	require.Equal(t, "result", first.name)
+	require.Equal(t, []any{"acme/p1/1/x", "p1", "stock", "OK", 1.0}, []any{first.data["id"], first.data["plan_id"], first.data["description"], first.data["state"], first.data["result"]})
+	require.Equal(t, 2.0, topic.next().data["result"])
+	require.Equal(t, 3.0, topic.next().data["result"])
+	require.Equal(t, 3.0, one.next().data["result"])
+
+	again := w.watch("?of=results,tasks", first.id)
+	require.Equal(t, []any{2.0, 3.0, "a"}, []any{again.next().data["result"], again.next().data["result"], again.next().data["key"]})
+}
+
+// A server remembers the last events for clients that come back, and a result may have a megabyte.
+func TestALongResultIsWatchedWithoutWhatWasReturned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	x := w.watch("?of=results", "")
+	w.insertResults("acme", "sales", map[string]any{"p": strings.Repeat("x", 20<<10)})
+	e := x.next()
+	require.Equal(t, "OK", e.data["state"])
+	require.NotContains(t, e.data, "result")
+}
+
 func TestATokenOfATenantWatchesOnlyItsRunsAndFlows(t *testing.T) {
 	t.Parallel()
 	w := guarded(t)
 	all, mine := w.with(access.Admin), w.with(access.Viewer, "mine")
 	everyone := all.watch("?of=flows", "")
 	mine.fails(http.StatusForbidden, "GET", "/api/v1/events?of=workers", "")
-	x := mine.watch("?of=tasks,runs,flows", "")
+	mine.fails(http.StatusForbidden, "GET", "/api/v1/events?of=results&tenant=other", "")
+	x := mine.watch("?of=tasks,runs,flows,results", "")
 	all.change("other")
 	all.ok("POST", "/api/v1/streams/mine/g/nodes", `{"nodes": [{"type": "mail"}]}`)
+	for _, tenant := range []string{"other", "mine"} {
+		all.insertResults(tenant, "sales", map[string]any{"p": 1})
+	}
 	all.change("mine")
 	all.ok("POST", "/api/v1/tasks", `{"type": "last", "key": "k", "tenant": "mine"}`)
 	for seen := map[string]bool{}; ; {
@@ -100,7 +149,7 @@ func TestATokenOfATenantWatchesOnlyItsRunsAndFlows(t *testing.T) {
 		require.NotEqual(t, "stream", e.data["kind"], "streams belong to no tenant")
 		seen[e.name] = true
 		if e.data["type"] == "last" {
-			require.True(t, seen["run"] && seen["flow"])
+			require.True(t, seen["run"] && seen["flow"] && seen["result"])
 			everyone.until("flow", "kind", "stream")
 			return
 		}
@@ -112,6 +161,7 @@ func TestWithoutChangeStreamsRunsFlowsAndWorkersArePolled(t *testing.T) {
 	w := newWorld(t)
 	w.api.Poll(10 * time.Millisecond)
 	w.fails(http.StatusServiceUnavailable, "GET", "/api/v1/events", "")
+	w.fails(http.StatusServiceUnavailable, "GET", "/api/v1/events?of=flows,results", "")
 	w.change("before")
 	x := w.watch("?of=runs,flows,workers", "")
 	st := w.store()

@@ -19,7 +19,7 @@ import (
 // Bounds of the texts of a plan, in bytes.
 const (
 	maxPlanID      = 128
-	maxLabel       = 256
+	maxRequestID   = 256
 	maxDescription = 4 << 10
 )
 
@@ -56,9 +56,10 @@ func Build(s *repeat.Spec, id string, now time.Time) (*repeat.Plan, error) {
 	for _, t := range []struct {
 		field, text string
 		most        int
-	}{{"request_id", s.RequestID, maxLabel}, {"caller", s.Caller, maxLabel}, {"description", s.Description, maxDescription}} {
+	}{{"request_id", s.RequestID, maxRequestID}, {"description", s.Description, maxDescription}} {
 		e.text(t.field, t.text, t.most)
 	}
+	e.add(input.Label("caller", s.Caller)) // the creator of the tasks
 	e.station(s.Station)
 	e.times(p)
 	p.Messages = e.messages(s.Messages)

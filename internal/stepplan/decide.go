@@ -43,7 +43,7 @@ type End struct {
 	Step, Try int64
 	Created   time.Time // when its plan was created; zero = nobody knows
 	Status    model.Status
-	Kind      string // of the execution that failed last; "" = none did
+	Kind      string // of an execution that failed, if any did: one after which no retry helps counts more
 	ErrorInfo string
 	At        time.Time
 	Late      time.Duration // how much later than it was to its first execution began
@@ -87,7 +87,7 @@ func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
 		}
 	case e.Gone:
 		s.again(s.now, "its task was deleted")
-	case e.Kind == failkind.PlanError:
+	case e.Kind == failkind.PlanError, e.Kind == failkind.Fatal && e.Status == model.StatusFailure:
 		s.fails(e.ErrorInfo)
 	case succeeded:
 		s.RealRepet++
@@ -329,7 +329,7 @@ func TaskID(p *repeat.Plan, step int64) string {
 // Draft is that of the task of the plan's step, as it is planned.
 func Draft(p *repeat.Plan, pl *repeat.Planned) lifecycle.Draft {
 	d := lifecycle.Draft{
-		Tenant: p.Tenant, Type: p.Station, Key: TaskKey(p.PlanID, p.Step), Args: argsOf(p), Start: pl.At, Priority: p.Priority, Options: p.Options,
+		Tenant: p.Tenant, Type: p.Station, Key: TaskKey(p.PlanID, p.Step), Creator: p.Caller, Args: argsOf(p), Start: pl.At, Priority: p.Priority, Options: p.Options,
 		Origin: &model.Origin{Kind: lifecycle.OutcomePlan, ID: p.ID, Step: p.Step, Generation: p.Try, CreatedAt: p.CreatedAt}, Trace: cmp.Or(pl.Trace, p.Trace),
 	}
 	if p.PlanExecTimeout > 0 {

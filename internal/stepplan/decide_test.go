@@ -1,6 +1,7 @@
 package stepplan
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,13 @@ func TestTheTaskOfAStepHasItsTimeAndItsLease(t *testing.T) {
 	require.Equal(t, dawn.Add(2*time.Minute-lookAhead), p.LookAt, "by then engines look for its end")
 }
 
+func TestTheCallerOfAPlanIsTheCreatorOfTheTasksOfItsSteps(t *testing.T) {
+	p := begun(t, func(s *repeat.Spec) { s.Caller = strings.Repeat("x", 200) })
+	d := Draft(p, &p.Planned[0])
+	require.NoError(t, d.Validate())
+	require.Equal(t, p.Caller, d.Creator)
+}
+
 func TestTheArgumentsOfAStepSayHowThePlanIsDoing(t *testing.T) {
 	args := func(p *repeat.Plan) (a repeat.Args[string]) {
 		require.NoError(t, codec.DecodeValue(taskOf(p).Args, &a))
@@ -114,6 +122,36 @@ func TestAStepThatFailsPausesEverLonger(t *testing.T) {
 	}
 	require.Equal(t, int64(1), p.Step)
 	require.Zero(t, p.RealRepet)
+}
+
+func TestAStepWhoseHandlerWantsNoRetryTakesThePlanOutOfTheQueue(t *testing.T) {
+	spec := func(s *repeat.Spec) {
+		s.Callback = &model.Callback{Error: &model.CallbackTarget{URL: "https://example.org/no"}}
+	}
+	ends := func(status model.Status) (*repeat.Plan, []*repeat.Result) {
+		p := bare(begun(t, spec))
+		task := *taskOf(p)
+		task.Status, task.ErrorInfo, task.FinishedAt = status, "no such region", dawn
+		task.WorkerStates = []model.WorkerState{
+			{ExecID: "a", WorkerID: "w1", FailTime: dawn, FailKind: failkind.Error, FailReason: "not yet"},
+			{ExecID: "b", WorkerID: "w1", FailTime: dawn, FailKind: failkind.Fatal, FailReason: "no such region"},
+		}
+		return Ended(p, EndOf(&task), dawn), ResultsOf(p, &task)
+	}
+	p, results := ends(model.StatusFailure)
+	require.Equal(t, repeat.StatusError, p.Status)
+	require.Equal(t, []string{StatePlanError, "no such region"}, []string{p.LastState, p.Reason})
+	require.Equal(t, []repeat.Action{DoTellError}, does(p))
+	require.Equal(t, []string{StateError, StatePlanError}, []string{results[0].State, results[1].State})
+	p, err := Reset(bare(p), dawn)
+	require.NoError(t, err)
+	require.Equal(t, []repeat.Action{DoAgain}, does(p))
+
+	p, results = ends(model.StatusPending)
+	require.Equal(t, repeat.StatusRunning, p.Status, "a person decides about the task")
+	require.Equal(t, []string{StateError, StateError}, []string{p.LastState, results[1].State})
+	p, _ = ends(model.StatusCancelled)
+	require.Equal(t, []repeat.Action{"send p@2"}, does(p), "a person has let it go on")
 }
 
 func TestAStepWhoseTaskIsPendingWaitsForAPerson(t *testing.T) {

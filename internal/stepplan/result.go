@@ -20,7 +20,7 @@ func EndOf(t *model.Task) End {
 		e.Late = max(began.Sub(t.StartTime), 0)
 	}
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; w.FailKind != "" && (e.Kind == "" || w.FailKind == failkind.PlanError) {
+		if w := &t.WorkerStates[i]; e.Kind == "" || w.FailKind == failkind.PlanError || w.FailKind == failkind.Fatal && e.Kind != failkind.PlanError {
 			e.Kind = w.FailKind
 		}
 	}
@@ -46,7 +46,7 @@ func ResultsOf(p *repeat.Plan, t *model.Task) (out []*repeat.Result) {
 	}
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
-		state := stateOf(w)
+		state := stateOf(t, w)
 		if lifecycle.Open(w) || state == "" {
 			continue
 		}
@@ -70,12 +70,12 @@ func ResultsOf(p *repeat.Plan, t *model.Task) (out []*repeat.Result) {
 	return out
 }
 
-// stateOf is how an execution ended; "" = it did nothing that counts.
-func stateOf(w *model.WorkerState) string {
+// stateOf is how an execution of the task ended; "" = it did nothing that counts.
+func stateOf(t *model.Task, w *model.WorkerState) string {
 	switch {
 	case !w.SuccessTime.IsZero():
 		return StateOK
-	case w.FailKind == failkind.PlanError:
+	case w.FailKind == failkind.PlanError, w.FailKind == failkind.Fatal && t.Status == model.StatusFailure:
 		return StatePlanError
 	case w.FailKind == failkind.Cancelled:
 		return StateCancelled

@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
+	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
 // ChangeOf says what changed.
@@ -22,32 +23,35 @@ const (
 	OfTasks   ChangeOf = "tasks"
 	OfRuns    ChangeOf = "runs"
 	OfFlows   ChangeOf = "flows"
+	OfResults ChangeOf = "results"
 	OfWorkers ChangeOf = "workers"
 )
 
 // Change is a write that people may want to hear of.
 type Change struct {
-	Of    ChangeOf
-	ID    string           // of the document
-	Gone  bool             // the document was deleted
-	Task  *model.TaskEvent // of tasks
-	Token string           // the place in the stream behind it
+	Of     ChangeOf
+	ID     string           // of the document
+	Gone   bool             // the document was deleted
+	Task   *model.TaskEvent // of tasks
+	Result *repeat.Result   // of results
+	Token  string           // the place in the stream behind it
 }
 
-// ChangeStream tells of changes of tasks, runs, flows and workers, in the order of the writes.
+// ChangeStream tells of changes of tasks, runs, flows and workers, and of results of plans, in the order of the writes.
 type ChangeStream struct {
 	watched
 	colls map[string]ChangeOf
+	of    *core
 }
 
 // Changes opens one stream over all that people watch, after the place of a token, nil = from now on. The
 // caller holds a seat, see [Seats.AcquireSubscription].
 //
-// It is a stream of the database. A stream of each collection would read the oplog four times, and need
-// four seats; their events would have no order, so no token could be a place in all of them.
+// It is a stream of the database. A stream of each collection would read the oplog five times, and need
+// five seats; their events would have no order, so no token could be a place in all of them.
 //
 // Writes that nobody sees are left out by the server: pings of tasks, heartbeats in which nothing is new.
-// Of all but tasks the stream tells only which document changed: its readers want the document as it is.
+// Of all but tasks and results the stream tells only which document changed: its readers want the document as it is.
 func (s *Store) Changes(ctx context.Context, token bson.Raw) (*ChangeStream, error) {
 	of := func(coll *mongo.Collection, match bson.D) bson.D {
 		return append(bson.D{d("ns.coll", coll.Name())}, match...)
@@ -65,6 +69,7 @@ func (s *Store) Changes(ctx context.Context, token bson.Raw) (*ChangeStream, err
 		of(s.tasks, (&EventFilter{}).match()),
 		of(s.runs, updated("rev")),
 		of(s.flows, updated("rev")),
+		of(s.planResults, bson.D{d("operationType", "insert")}),
 		of(s.workers, workers),
 	}
 	cs, err := watch(ctx, s.durableDatabase(), token,
@@ -80,8 +85,8 @@ func (s *Store) Changes(ctx context.Context, token bson.Raw) (*ChangeStream, err
 	if err != nil {
 		return nil, err
 	}
-	return &ChangeStream{watched: cs, colls: map[string]ChangeOf{
-		s.tasks.Name(): OfTasks, s.runs.Name(): OfRuns, s.flows.Name(): OfFlows, s.workers.Name(): OfWorkers,
+	return &ChangeStream{watched: cs, of: s.core, colls: map[string]ChangeOf{
+		s.tasks.Name(): OfTasks, s.runs.Name(): OfRuns, s.flows.Name(): OfFlows, s.planResults.Name(): OfResults, s.workers.Name(): OfWorkers,
 	}}, nil
 }
 
@@ -127,7 +132,12 @@ func (st *ChangeStream) decode() (c Change, ok bool, err error) {
 	if c.ID, ok = doc.Key.ID.StringValueOK(); !ok || c.Of == "" {
 		return c, false, nil
 	}
-	if c.Of != OfTasks {
+	switch c.Of {
+	case OfTasks:
+	case OfResults:
+		c.Result = st.of.published(st.cs.Current)
+		return c, c.Result != nil, nil
+	default:
 		return c, true, nil
 	}
 	e, ok := codec.EventOf(codec.Change{

@@ -157,12 +157,19 @@ func (st *ResultStream) Next(ctx context.Context) (*repeat.Result, error) {
 		if ok, err := st.next(ctx); !ok {
 			return nil, err
 		}
-		raw, _ := st.cs.Current.Lookup("fullDocument").DocumentOK()
-		r := new(repeat.Result)
-		err := codec.Decode(raw, r)
-		if err == nil {
+		if r := st.of.published(st.cs.Current); r != nil {
 			return r, nil
 		}
-		st.of.complain(st.of.planResults, raw, err)
 	}
+}
+
+// published is the result whose insert an event tells; nil if this release cannot read it, which it logs.
+func (s *core) published(event bson.Raw) *repeat.Result {
+	raw, _ := event.Lookup("fullDocument").DocumentOK()
+	r := new(repeat.Result)
+	if err := codec.Decode(raw, r); err != nil {
+		s.complain(s.planResults, raw, err)
+		return nil
+	}
+	return r
 }

@@ -17,11 +17,6 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// StreamClosed is the error of an append to a stream that is closed.
-func StreamClosed(id string) error {
-	return &model.RefusedError{ID: id, Reason: "the stream is closed"}
-}
-
 // KindError says that the document of an id is a stream where a graph is wanted, or the other way
 // round.
 type KindError struct {
@@ -85,10 +80,8 @@ func (s *Flows) Reserve(ctx context.Context, all []Reservation) (last []int64, r
 				refused[i] = fmt.Errorf("%s: %w", id, ErrHeld)
 			case f != nil && x.refused[id] == nil:
 				last[i] = f.Appended
-			case f != nil && f.Kind != graph.KindStream:
-				refused[i] = &KindError{ID: all[i].ID}
-			case f != nil && f.Closed:
-				refused[i] = StreamClosed(all[i].ID)
+			case whyNoAppend(f) != nil:
+				refused[i] = whyNoAppend(f)
 			default: // two first appends at once, or it was opened
 				again = append(again, i)
 			}
@@ -96,6 +89,29 @@ func (s *Flows) Reserve(ctx context.Context, all []Reservation) (last []int64, r
 		left = again
 	}
 	return last, refused, nil
+}
+
+// Appendable says why nothing may be appended to a stream; nil = something may, also if the stream is not there yet.
+// Whoever closes it meanwhile refuses the append all the same. Index: _id.
+func (s *Flows) Appendable(ctx context.Context, id string) error {
+	f, there, err := readOne[graph.Flow](ctx, s.flows, "reading the stream "+id, bson.D{d("_id", id)}, options.FindOne().SetProjection(fields("kind", "closed")))
+	if err != nil || !there {
+		return err
+	}
+	return whyNoAppend(&f)
+}
+
+// whyNoAppend is why nothing may be appended to a document; nil = something may, or nobody knows it.
+func whyNoAppend(f *graph.Flow) error {
+	switch {
+	case f == nil:
+		return nil
+	case f.Kind != graph.KindStream:
+		return &KindError{ID: f.ID}
+	case f.Closed:
+		return &model.RefusedError{ID: f.ID, Reason: "the stream is closed"}
+	}
+	return nil
 }
 
 // write is the update of a reservation.

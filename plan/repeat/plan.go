@@ -30,7 +30,7 @@ type Status string
 // The statuses of plans. A plan that is FINISH or CANCELLED is over, and moves to plan_history.
 const (
 	StatusRunning   Status = "RUNNING"   // its next step waits for its time, or runs
-	StatusError     Status = "ERROR"     // a plan error: no step starts until Reset, or until a person has its task succeed
+	StatusError     Status = "ERROR"     // a plan error or a fatal one: no step starts until Reset, or until a person has its task succeed
 	StatusFinish    Status = "FINISH"    // its last step has ended, or its last time has passed
 	StatusCancelled Status = "CANCELLED" // by a person
 )
@@ -44,7 +44,7 @@ type Spec struct {
 	Tenant    string `bson:"tenant,omitempty"`     // "" = none
 	RequestID string `bson:"request_id,omitempty"` // the caller's own; at most 256 bytes
 	Station   string `bson:"station,omitempty"`    // the task type of the steps
-	Caller    string `bson:"caller,omitempty"`     // who asked for the plan; at most 256 bytes
+	Caller    string `bson:"caller,omitempty"`     // who asked for the plan, and the creator of the steps' tasks; at most 200 bytes
 	// Description is the topic of the results that [github.com/mscheduler/mscheduler/plan.Plans.Subscribe]
 	// returns; at most 4,096 bytes.
 	Description string `bson:"description,omitempty"`
@@ -173,7 +173,7 @@ type Result struct {
 	// State says how the participant ended, or what is wrong with the step (the last_state of seed 001).
 	//
 	//	OK          it succeeded
-	//	ERROR       it failed: the step is due again
+	//	ERROR       it failed: the step is due again, or its task is Pending
 	//	CANCELLED   a person cancelled the task: the plan goes on with the next step
 	//	PLAN_ERROR  the plan is ERROR
 	//	NO_WORKER   the step is due, and nobody serves its station (NOT_WORKER in seed 001)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -64,25 +63,21 @@ func (s *Flows) Insert(ctx context.Context, f *graph.Flow) (exists bool, err err
 
 // Get reads a flow. Index: _id.
 func (s *Flows) Get(ctx context.Context, id string) (*graph.Flow, error) {
-	raw, there, err := readOne[bson.Raw](ctx, s.flows, "reading the flow "+id, bson.D{d("_id", id)})
-	switch {
-	case err != nil:
+	raw, err := readKnown[bson.Raw](ctx, s.flows, "reading the flow "+id, bson.D{d("_id", id)}, ErrNoFlow, id)
+	if err != nil {
 		return nil, err
-	case !there:
-		return nil, fmt.Errorf("%w: %s", ErrNoFlow, id)
 	}
-	f, err := s.decode(raw)
+	f, err := s.decode(*raw)
 	return f, explain(err, "reading the flow "+id)
 }
 
 // Status reads a flow's status alone: the document may be large. Index: _id.
 func (s *Flows) Status(ctx context.Context, id string) (graph.Status, error) {
-	var found struct{ Status graph.Status }
-	err := s.flows.FindOne(ctx, bson.D{d("_id", id)}, options.FindOne().SetProjection(bson.D{d("status", 1)})).Decode(&found)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return "", fmt.Errorf("%w: %s", ErrNoFlow, id)
+	f, err := readKnown[struct{ Status graph.Status }](ctx, s.flows, "reading the status of the flow "+id, bson.D{d("_id", id)}, ErrNoFlow, id, options.FindOne().SetProjection(fields("status")))
+	if err != nil {
+		return "", err
 	}
-	return found.Status, explain(err, "reading the status of the flow "+id)
+	return f.Status, nil
 }
 
 // Briefs reads who started flows, and how far they are: the documents may be large. durable reads only what a failover
@@ -118,11 +113,11 @@ func linkNodes(f *graph.Flow) {
 
 // Callback reads who is told of a flow, and its ext. Index: _id.
 func (s *Flows) Callback(ctx context.Context, id string) (*model.Callback, bson.RawValue, error) {
-	f, there, err := readOne[graph.Flow](ctx, s.flows, "reading the callback of the flow "+id, bson.D{d("_id", id)}, options.FindOne().SetProjection(fields("callback", "ext")))
-	if !there && err == nil {
-		err = fmt.Errorf("%w: %s", ErrNoFlow, id)
+	f, err := readKnown[graph.Flow](ctx, s.flows, "reading the callback of the flow "+id, bson.D{d("_id", id)}, ErrNoFlow, id, options.FindOne().SetProjection(fields("callback", "ext")))
+	if err != nil {
+		return nil, bson.RawValue{}, err
 	}
-	return f.Callback, f.Ext, err
+	return f.Callback, f.Ext, nil
 }
 
 // Questions are those of a look. A flow is due when a node has waited for its time or a custom join is to be called, a stream when
@@ -332,15 +327,8 @@ func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (rest []*grap
 		states[state{n.Status, n.Reason, n.Life, n.Rev, n.At}] = true
 		set := bson.D{d("status", n.Status), d("rev", n.Rev), d("at", n.At)}
 		var unset bson.D
-		optional := func(name string, value any, zero bool) {
-			if zero {
-				unset = append(unset, d(name, ""))
-			} else {
-				set = append(set, d(name, value))
-			}
-		}
-		optional("reason", n.Reason, n.Reason == "")
-		optional("life", n.Life, n.Life == 0)
+		setOrUnset(&set, &unset, n.Reason != "", "reason", n.Reason)
+		setOrUnset(&set, &unset, n.Life != 0, "life", n.Life)
 		changes[i] = change{id: n.ID, guard: bson.D{d("rev", bson.D{d("$lte", n.Rev)})}, update: setAndUnset(set, unset)}
 	}
 	t, err := s.Topology(ctx)

@@ -94,18 +94,15 @@ func (s *Plans) Get(ctx context.Context, id string) (*repeat.Plan, error) {
 // Past are those of the plans that are in the history, by their ids. Index: _id.
 func (s *Plans) Past(ctx context.Context, ids []string) (map[string]*repeat.Plan, error) {
 	const doing = "looking for plans that are over"
-	out := map[string]*repeat.Plan{}
-	var failed error
-	err := readEach(ctx, s.planHistory, doing, bson.D{d("_id", in(ids))}, options.Find(), func(raw bson.Raw) bool {
-		p, err := s.decode(raw)
-		if err != nil {
-			failed = explain(err, doing)
-			return false
-		}
+	found, unread, err := s.readIn(ctx, s.planHistory, doing, bson.D{d("_id", in(ids))}, options.Find())
+	if len(unread) > 0 {
+		err = errors.Join(err, explain(unread[0].Err, doing))
+	}
+	out := make(map[string]*repeat.Plan, len(found))
+	for _, p := range found {
 		out[p.ID] = p
-		return true
-	})
-	return out, errors.Join(err, failed)
+	}
+	return out, err
 }
 
 // PlanFilter selects plans. Zero fields select everything.
@@ -149,15 +146,7 @@ func (s *Plans) list(ctx context.Context, coll *mongo.Collection, f PlanFilter, 
 	if !f.Over {
 		filter = append(filter, d("delete_at", absent)) // else it is in the history, too
 	}
-	err = readEach(ctx, coll, "listing plans", filter, o.SetProjection(bson.D{d("planned", 0), d("messages", 0)}), func(raw bson.Raw) bool {
-		if p, err := s.decode(raw); err != nil {
-			unread = append(unread, unreadable(raw, err))
-		} else {
-			docs = append(docs, p)
-		}
-		return true
-	})
-	return docs, unread, err
+	return s.readIn(ctx, coll, "listing plans", filter, o.SetProjection(bson.D{d("planned", 0), d("messages", 0)}))
 }
 
 // Bound is where a page of [Plans.List] is to end, so that the server looks at [PageExamines] plans at most. Index:

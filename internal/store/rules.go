@@ -56,11 +56,7 @@ func (s *Rules) Living(ctx context.Context, tenant, name string) (*schedule.Rule
 }
 
 func (s *Rules) rule(ctx context.Context, filter bson.D, name string) (*schedule.Rule, error) {
-	r, there, err := readOne[schedule.Rule](ctx, s.rules, "reading the rule "+name, filter)
-	if !there && err == nil {
-		return nil, fmt.Errorf("%w: %s", ErrNoRule, name)
-	}
-	return &r, err
+	return readKnown[schedule.Rule](ctx, s.rules, "reading the rule "+name, filter, ErrNoRule, name)
 }
 
 // List reads the living rules of a tenant ("" = of all), ordered by tenant and name, after

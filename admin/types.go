@@ -81,9 +81,7 @@ func (a *Admin) Types(ctx context.Context) ([]*model.TaskType, error) {
 	if err != nil {
 		return nil, err
 	}
-	bad := store.Unread{}
-	bad.Note("stored task type", unread)
-	return types, bad.Err()
+	return types, store.UnreadError("stored task type", unread)
 }
 
 // DeleteType deletes the document of a type. version is the version that was read; 0 deletes

@@ -2,7 +2,6 @@ package flow
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -16,22 +15,5 @@ import (
 // Otherwise next is the time when something in a flow is due (zero = never). Drain also does the work
 // of other engines that are alive. It is refused while [Flows.Run] runs.
 func (f *Flows) Drain(ctx context.Context, now time.Time) (next time.Time, worked bool, err error) {
-	if err := f.ready(ctx); err != nil {
-		return next, false, fmt.Errorf("draining the flows: %w", err)
-	}
-	if err := f.Flush(ctx); err != nil { // what was appended to streams
-		return next, false, fmt.Errorf("draining the flows: %w", err)
-	}
-	f.store.Clock.Skip(max(now.Sub(f.store.Clock.Now()), 0))
-	if err := f.types.Fresh(ctx, 0); err != nil {
-		return next, false, fmt.Errorf("draining the flows: %w", err)
-	}
-	next, worked, err = f.decider.Drain(ctx)
-	if err != nil {
-		return next, worked, fmt.Errorf("draining the flows: %w", err)
-	}
-	if worked {
-		next = f.store.Clock.Now()
-	}
-	return next, worked, nil
+	return f.decider.Drain(ctx, "flows", now, f.Flush)
 }

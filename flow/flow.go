@@ -154,7 +154,7 @@ func Validate(s graph.Spec) error {
 // the session in ctx, the flow is part of it, and begins a few seconds after the commit.
 func (f *Flows) Start(ctx context.Context, s graph.Spec) (started *graph.Flow, err error) {
 	ctx = store.Inside(ctx)
-	if err := f.ready(ctx); err != nil {
+	if err := f.store.Prepare(ctx); err != nil {
 		return nil, fmt.Errorf("starting a flow: %w", err)
 	}
 	now := f.store.Clock.Now()
@@ -251,9 +251,7 @@ func (f *Flows) List(ctx context.Context, tenant string, status graph.Status, af
 	if err != nil {
 		return nil, err
 	}
-	bad := store.Unread{}
-	bad.Note("flow", unread)
-	return docs, bad.Err()
+	return docs, store.UnreadError("flow", unread)
 }
 
 // Await waits until the flow is FINISH or PENDING, and returns it. If it is PENDING, a person must
@@ -283,11 +281,4 @@ func (f *Flows) Await(ctx context.Context, id string) (*graph.Flow, error) {
 			return nil, fmt.Errorf("waiting for the flow %s: %w", id, err)
 		}
 	}
-}
-
-func (f *Flows) ready(ctx context.Context) error {
-	if err := f.store.Ready(ctx); err != nil {
-		return err
-	}
-	return f.store.FreshClock(ctx)
 }

@@ -244,7 +244,7 @@ const (
 // was decided.
 func (f *Flows) change(ctx context.Context, doing, id, node string, decide func(doc *graph.Flow, node int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error)) (*graph.Flow, error) {
 	ctx = store.Outside(ctx) // what follows the decision is many commands, which no transaction takes back
-	if err := f.ready(ctx); err != nil {
+	if err := f.store.Prepare(ctx); err != nil {
 		return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
 	}
 	entered := f.store.Local().Monotonic()

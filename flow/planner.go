@@ -24,7 +24,6 @@ var _ decision.Planner[*graph.Flow] = planner{}
 
 func (planner) Kind() string                        { return lifecycle.OutcomeFlow }
 func (planner) DueAt(f *graph.Flow) time.Time       { return f.DueAt }
-func (planner) PlannedAt(f *graph.Flow) time.Time   { return f.PlannedAt }
 func (planner) MustKnow(*graph.Flow) (ids []string) { return nil }
 
 // PlannedBytes implements [decision.Planner].
@@ -64,12 +63,6 @@ func (planner) Trace(f *graph.Flow) *model.Trace {
 		return nil
 	}
 	return f.Trace
-}
-
-func (planner) WithoutPlans(f *graph.Flow) *graph.Flow {
-	c := *f
-	c.Planned, c.PlannedAt = nil, time.Time{}
-	return &c
 }
 
 func (planner) Of(l store.OutboxLife) string {
@@ -167,10 +160,7 @@ func endsOf(doc *graph.Flow, lives []store.OutboxLife) (ends []flowplan.End) {
 }
 
 // Complete implements [decision.Planner].
-func (p planner) Complete(w store.Decision[*graph.Flow], mark string, _ time.Time) error {
-	if w.After.Decision == w.Before.Decision { // not completed before
-		w.After.Decision = mark
-	}
+func (p planner) Complete(w store.Decision[*graph.Flow], _ time.Time) error {
 	known := map[string]bool{}
 	for i := range w.Before.Planned {
 		known[w.Before.Planned[i].ID] = true

@@ -55,7 +55,7 @@ type appending struct {
 // five seconds of a commit, if the transaction takes less than 90 s; otherwise within five minutes.
 func (f *Flows) Append(ctx context.Context, scene, group string, nodes ...graph.NodeSpec) (ids []string, err error) {
 	ctx = store.Inside(ctx)
-	if err := f.ready(ctx); err != nil {
+	if err := f.store.Prepare(ctx); err != nil {
 		return nil, fmt.Errorf("appending to a stream: %w", err)
 	}
 	sealed, err := f.seal(graph.Spec{Nodes: nodes})
@@ -274,7 +274,7 @@ func (f *Flows) SetCallback(ctx context.Context, scene, group string, c *model.C
 	if err != nil {
 		return nil, fmt.Errorf("%s a stream: %w", doing, err)
 	}
-	if err := f.ready(ctx); err != nil {
+	if err := f.store.Prepare(ctx); err != nil {
 		return nil, fmt.Errorf("%s a stream: %w", doing, err)
 	}
 	a := &appending{scene: scene, group: group}

@@ -77,7 +77,7 @@ type watch struct {
 
 // run tells what happens until it is over.
 func (w *watch) run(ctx context.Context) error {
-	if err := w.ready(ctx); err != nil {
+	if err := w.store.Prepare(ctx); err != nil {
 		return err
 	}
 	f := follow.Follower[*store.FlowStream]{Store: w.store, Of: []string{"/flows"}, Open: w.open, Take: w.take, Ends: ends}

@@ -2,7 +2,6 @@ package periodic
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -17,18 +16,5 @@ import (
 // has a next tick, so a test that skips time gives it one of them. Drain also does the work of other
 // engines that are alive. It is refused while [Periodic.Run] runs.
 func (p *Periodic) Drain(ctx context.Context, now time.Time) (next time.Time, worked bool, err error) {
-	if err := p.ready(ctx); err != nil {
-		return next, false, fmt.Errorf("draining the rules: %w", err)
-	}
-	p.store.Clock.Skip(max(now.Sub(p.store.Clock.Now()), 0))
-	if err := p.types.Fresh(ctx, 0); err != nil {
-		return next, false, fmt.Errorf("draining the rules: %w", err)
-	}
-	if next, worked, err = p.decider.Drain(ctx); err != nil {
-		return next, worked, fmt.Errorf("draining the rules: %w", err)
-	}
-	if worked {
-		next = p.store.Clock.Now()
-	}
-	return next, worked, nil
+	return p.decider.Drain(ctx, "rules", now, nil)
 }

@@ -19,7 +19,7 @@ func TestAHeldRecordKeepsBackItsOwnRule(t *testing.T) {
 	db := testdb.New(t)
 	p, err := New(Config{Database: db})
 	require.NoError(t, err)
-	require.NoError(t, p.ready(t.Context()))
+	require.NoError(t, p.store.Prepare(t.Context()))
 	rule := func(id string, rev int64) *schedule.Rule {
 		return &schedule.Rule{ID: id, Planned: []schedule.Planned{{ID: "1", Record: &schedule.Run{ID: id + "@1", RuleID: id, Status: schedule.RunSuccess, Rev: rev}}}}
 	}

@@ -21,7 +21,7 @@ import (
 // *[model.RefusedError]. Create encrypts secrets before it stores them.
 func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule, error) {
 	ctx = store.Outside(ctx)
-	if err := p.ready(ctx); err != nil {
+	if err := p.store.Prepare(ctx); err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
 	began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
@@ -207,7 +207,5 @@ func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([
 	if err != nil {
 		return nil, err
 	}
-	bad := store.Unread{}
-	bad.Note("rule", unread)
-	return rules, bad.Err()
+	return rules, store.UnreadError("rule", unread)
 }

@@ -150,14 +150,6 @@ func (p *Periodic) withTimes(rule func(*schedule.Rule, *calendar.Schedule, time.
 	}
 }
 
-// ready makes sure that the schema fits and that the database's clock is known.
-func (p *Periodic) ready(ctx context.Context) error {
-	if err := p.store.Ready(ctx); err != nil {
-		return err
-	}
-	return p.store.FreshClock(ctx)
-}
-
 // maxTries is how often a decision is made anew when somebody else decided in between.
 const maxTries = 50
 
@@ -175,7 +167,7 @@ func (p *Periodic) change(ctx context.Context, doing, id string, rule func(r *sc
 // changeAny is [Periodic.change] of a rule that may have been deleted.
 func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error)) (*schedule.Rule, error) {
 	ctx = store.Outside(ctx) // what follows the decision is many commands, which no transaction takes back
-	if err := p.ready(ctx); err != nil {
+	if err := p.store.Prepare(ctx); err != nil {
 		return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
 	}
 	for range maxTries {

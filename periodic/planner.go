@@ -21,10 +21,9 @@ type planner struct{ *Periodic }
 
 var _ decision.Planner[*schedule.Rule] = planner{}
 
-func (planner) Kind() string                         { return lifecycle.OutcomePeriodic }
-func (planner) DueAt(r *schedule.Rule) time.Time     { return r.NextFireAt }
-func (planner) PlannedAt(r *schedule.Rule) time.Time { return r.PlannedAt }
-func (planner) PlannedBytes(r *schedule.Rule) int    { return tickplan.PlannedBytes(r) }
+func (planner) Kind() string                      { return lifecycle.OutcomePeriodic }
+func (planner) DueAt(r *schedule.Rule) time.Time  { return r.NextFireAt }
+func (planner) PlannedBytes(r *schedule.Rule) int { return tickplan.PlannedBytes(r) }
 
 func (planner) Tasks(r *schedule.Rule) (tasks []*model.Task) {
 	for i := range r.Planned {
@@ -37,12 +36,6 @@ func (planner) Tasks(r *schedule.Rule) (tasks []*model.Task) {
 
 // Trace implements [decision.Planner]: each tick has a span of its own, see [Periodic.begin].
 func (planner) Trace(*schedule.Rule) *model.Trace { return nil }
-
-func (planner) WithoutPlans(r *schedule.Rule) *schedule.Rule {
-	c := *r
-	c.Planned, c.PlannedAt = nil, time.Time{}
-	return &c
-}
 
 func (planner) Of(l store.OutboxLife) string {
 	if l.Origin == nil || l.Origin.Tick == nil {
@@ -155,10 +148,7 @@ func (p planner) begun(ctx context.Context, rules []*schedule.Rule) (map[string]
 
 // Complete implements [decision.Planner]. It gives the tasks that a decision plans what a send of
 // their type gives to its tasks: the planner knows the rule alone.
-func (p planner) Complete(w store.RuleWrite, mark string, now time.Time) error {
-	if w.After.Decision == w.Before.Decision { // not completed before
-		w.After.Decision = mark
-	}
+func (p planner) Complete(w store.RuleWrite, now time.Time) error {
 	w.After.QueuedAt = time.Time{}
 	if len(w.After.Queued) > 0 { // the mark by which every engine finds such rules
 		w.After.QueuedAt = cmp.Or(w.Before.QueuedAt, clock.Millis(now))

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -123,9 +122,7 @@ func (p *Plans) List(ctx context.Context, f Filter, after *repeat.Plan, limit in
 	if err != nil {
 		return nil, err
 	}
-	bad := store.Unread{}
-	bad.Note("plan", unread)
-	return docs, bad.Err()
+	return docs, store.UnreadError("plan", unread)
 }
 
 // Results returns at most limit results (1 to 1,000) of a plan, the oldest first. It returns fewer if they
@@ -154,25 +151,10 @@ func (p *Plans) Results(ctx context.Context, id string, after *repeat.Result, li
 // Otherwise next is zero: the tasks of waiting steps have their times. Drain also does the work of other
 // engines that are alive. It is refused while [Plans.Run] runs.
 func (p *Plans) Drain(ctx context.Context, now time.Time) (next time.Time, worked bool, err error) {
-	if err := p.ready(ctx); err != nil {
-		return next, false, fmt.Errorf("draining the plans: %w", err)
+	if next, worked, err = p.decider.Drain(ctx, "plans", now, nil); err != nil || !worked {
+		next = time.Time{}
 	}
-	p.store.Clock.Skip(max(now.Sub(p.store.Clock.Now()), 0))
-	if err := p.types.Fresh(ctx, 0); err != nil {
-		return next, false, fmt.Errorf("draining the plans: %w", err)
-	}
-	if _, worked, err = p.decider.Drain(ctx); err != nil {
-		return next, worked, fmt.Errorf("draining the plans: %w", err)
-	}
-	if worked {
-		next = p.store.Clock.Now()
-	}
-	return next, worked, nil
+	return next, worked, err
 }
 
-func (p *Plans) ready(ctx context.Context) error {
-	if err := p.store.Ready(ctx); err != nil {
-		return err
-	}
-	return p.store.FreshClock(ctx)
-}
+func (p *Plans) ready(ctx context.Context) error { return p.store.Prepare(ctx) }

@@ -25,7 +25,6 @@ func (planner) Kind() string { return lifecycle.OutcomePlan }
 
 // DueAt implements [decision.Planner]. No plan is ever due: the task of the next step waits for its time.
 func (planner) DueAt(*repeat.Plan) time.Time          { return time.Time{} }
-func (planner) PlannedAt(p *repeat.Plan) time.Time    { return p.PlannedAt }
 func (planner) MustKnow(*repeat.Plan) (ids []string)  { return nil }
 func (planner) Of(l store.OutboxLife) (planID string) { return ofPlan(l.Task) }
 
@@ -50,12 +49,6 @@ func (planner) PlannedBytes(p *repeat.Plan) (n int) {
 
 func (planner) Trace(p *repeat.Plan) *model.Trace { return p.Trace }
 
-func (planner) WithoutPlans(p *repeat.Plan) *repeat.Plan {
-	c := *p
-	c.Planned, c.PlannedAt = nil, time.Time{}
-	return &c
-}
-
 // Decide implements [decision.Planner]: each end of a step's task in turn.
 func (planner) Decide(_ context.Context, cases []decision.Case[*repeat.Plan], now time.Time) ([]decision.Answer[*repeat.Plan], error) {
 	answers := make([]decision.Answer[*repeat.Plan], len(cases))
@@ -70,10 +63,7 @@ func (planner) Decide(_ context.Context, cases []decision.Case[*repeat.Plan], no
 }
 
 // Complete implements [decision.Planner].
-func (p planner) Complete(w store.Decision[*repeat.Plan], mark string, _ time.Time) error {
-	if w.After.Decision == w.Before.Decision { // not completed before
-		w.After.Decision = mark
-	}
+func (p planner) Complete(w store.Decision[*repeat.Plan], _ time.Time) error {
 	return p.complete(w.After, p.store.Plans.PlanIDs(w.Before))
 }
 

@@ -47,10 +47,7 @@ func (t *Taker) Now(ctx context.Context) (store.Census, time.Time, error) {
 	defer cancel()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.store.Ready(ctx); err != nil {
-		return store.Census{}, time.Time{}, err
-	}
-	if err := t.store.FreshClock(ctx); err != nil {
+	if err := t.store.Prepare(ctx); err != nil {
 		return store.Census{}, time.Time{}, err
 	}
 	last, err := t.store.ReadCensus(ctx)

@@ -51,10 +51,7 @@ func (r *Room) carryOutCheck(ctx context.Context, c *check) {
 		close(c.done)
 	}()
 	outside := store.Outside(ctx)
-	if c.err = r.Store.Ready(outside); c.err == nil {
-		c.err = r.Store.FreshClock(outside)
-	}
-	if c.err == nil {
+	if c.err = r.Store.Prepare(outside); c.err == nil {
 		c.err = r.Types.Fresh(outside, tasktypes.MaxAge)
 	}
 	c.abandoned = c.err != nil && ctx.Err() != nil

@@ -68,7 +68,7 @@ func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
 		from := d.Planner.Trace(doc)
 		planned := d.Planner.Tasks(doc)
 		// A task may have been sent, and may have ended, while another plan keeps the document marked as planned.
-		again = again || len(planned) > 0 && d.Store.Clock.Now().Sub(d.Planner.PlannedAt(doc)) > frozen/2
+		again = again || len(planned) > 0 && d.Store.Clock.Now().Sub(d.Documents.PlannedAt(doc)) > frozen/2
 		for _, t := range planned {
 			if t.Trace == nil && from != nil {
 				traced := *t
@@ -124,7 +124,7 @@ func (d *Decider[D]) finish(ctx context.Context, s *sent[D]) (done []D, err erro
 	now := d.Store.Clock.Now()
 	for _, doc := range s.docs {
 		// Plans whose time is still to come stay: by then something else shows that they are carried out.
-		if s.held[d.Documents.ID(doc)] == nil && len(d.Documents.PlanIDs(doc)) > 0 && !d.Planner.PlannedAt(doc).After(now.Add(time.Millisecond)) {
+		if s.held[d.Documents.ID(doc)] == nil && len(d.Documents.PlanIDs(doc)) > 0 && !d.Documents.PlannedAt(doc).After(now.Add(time.Millisecond)) {
 			done = append(done, doc)
 		}
 	}
@@ -228,7 +228,7 @@ func (d *Decider[D]) sweep(ctx context.Context, mine func(id string, late time.D
 			d.Complain(u.ID, u.Err)
 		}
 		docs = slices.DeleteFunc(docs, func(doc D) bool {
-			late := now.Sub(d.Planner.PlannedAt(doc)) - Slow
+			late := now.Sub(d.Documents.PlannedAt(doc)) - Slow
 			return late <= Slow && !mine(d.Documents.ID(doc), 0)
 		})
 		others := found - len(unread) - len(docs)

@@ -322,12 +322,13 @@ func (d *Decider[D]) measure(w store.Decision[D]) {
 
 // write writes decisions, but for those that this process cannot complete.
 func (d *Decider[D]) write(ctx context.Context, writes []store.Decision[D]) (applied []bool, refused map[int]error, err error) {
-	now, mark := d.Store.Clock.Now(), input.Random()
+	now, mark := d.Store.Clock.Now(), input.Random() // decisions that are written together share it, so that equal ones are one write
 	cannot := map[int]error{}
 	var ready []store.Decision[D]
 	var of []int
 	for i, w := range writes {
-		if err := d.Planner.Complete(w, mark, now); err != nil {
+		d.Documents.Mark(w, mark)
+		if err := d.Planner.Complete(w, now); err != nil {
 			cannot[i] = err
 			continue
 		}

@@ -2,17 +2,41 @@ package decision
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
-// Drain decides and carries out all there is now, and returns. It is for tests: whatever others do,
-// it takes every document as its own, and does not wait for the plans of engines that may be alive.
-// worked says whether it did anything; next is when something is due (zero = never). It is refused
-// while an engine runs, and remembers nothing of earlier drains.
-func (d *Decider[D]) Drain(ctx context.Context) (next time.Time, worked bool, err error) {
+// Drain decides and carries out all there is, and returns. It is for tests: whatever others do, it takes every document as
+// its own, and does not wait for the plans of engines that may be alive. It advances the clock to now, never backwards. If
+// worked is true, it did something, and next is when to look for the tasks. Otherwise next is when something is due (zero =
+// never). It is refused while an engine runs, and remembers nothing of earlier drains. many is what an error calls the
+// documents. first is called when the schema and the clock are known; nil = nothing.
+func (d *Decider[D]) Drain(ctx context.Context, many string, now time.Time, first func(context.Context) error) (next time.Time, worked bool, err error) {
+	if next, worked, err = d.drainAt(ctx, now, first); err != nil {
+		return next, worked, fmt.Errorf("draining the %s: %w", many, err)
+	}
+	if worked {
+		next = d.Store.Clock.Now()
+	}
+	return next, worked, nil
+}
+
+func (d *Decider[D]) drainAt(ctx context.Context, now time.Time, first func(context.Context) error) (next time.Time, worked bool, err error) {
+	if err := d.Store.Prepare(ctx); err != nil {
+		return next, false, err
+	}
+	if first != nil {
+		if err := first(ctx); err != nil {
+			return next, false, err
+		}
+	}
+	d.Store.Clock.Skip(max(now.Sub(d.Store.Clock.Now()), 0))
+	if err := d.Types.Fresh(ctx, 0); err != nil {
+		return next, false, err
+	}
 	d.drains.Lock()
 	defer d.drains.Unlock()
 	leave, err := d.enter()

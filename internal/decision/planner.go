@@ -15,8 +15,6 @@ type Planner[D any] interface {
 
 	// DueAt is when something about the document is to be decided; zero = never.
 	DueAt(d D) time.Time
-	// PlannedAt is since when something planned waits to be carried out; zero = there is nothing.
-	PlannedAt(d D) time.Time
 	// PlannedBytes is about how large is what the document plans, and Tasks are those of it that
 	// are to be sent.
 	PlannedBytes(d D) int
@@ -24,8 +22,6 @@ type Planner[D any] interface {
 	// Trace is the span that led to the document, which its tasks belong to unless they have one of their
 	// own; nil = none.
 	Trace(d D) *model.Trace
-	// WithoutPlans is a copy of the document from which everything planned is removed.
-	WithoutPlans(d D) D
 
 	// Of is the id of the document that a task belongs to; "" = the end of the task changes nothing.
 	Of(life store.OutboxLife) string
@@ -38,10 +34,8 @@ type Planner[D any] interface {
 	// Decide decides about documents. It writes nothing. There is one answer for each case.
 	Decide(ctx context.Context, cases []Case[D], now time.Time) ([]Answer[D], error)
 	// Complete gives a decision what it needs to be written. An error concerns this decision
-	// alone: it cannot be carried out by this process. One that was completed before keeps its mark:
-	// it may have been written although it was reported as held. The others take the mark that is
-	// given: decisions that are written together share it, so that equal ones are one write.
-	Complete(w store.Decision[D], mark string, now time.Time) error
+	// alone: it cannot be carried out by this process.
+	Complete(w store.Decision[D], now time.Time) error
 	// Finish carries out the rest of what documents plan, once their tasks are sent. To do it
 	// twice is the same as once. unsent holds documents, by id, with a task that could not be
 	// sent. They keep their plans. So do those in held, which gives the reason.
@@ -74,6 +68,13 @@ type Documents[D any] interface {
 	// ID is the document's id, and PlanIDs names what it plans.
 	ID(d D) string
 	PlanIDs(d D) []string
+	// PlannedAt is since when something planned waits to be carried out; zero = there is nothing.
+	PlannedAt(d D) time.Time
+	// WithoutPlans is a copy of the document from which everything planned is removed.
+	WithoutPlans(d D) D
+	// Mark gives a decision the mark. One that was marked before keeps its mark: it may have been written
+	// although it was reported as held.
+	Mark(w store.Decision[D], mark string)
 	// ByIDs reads documents. One that is there and cannot be read is nil.
 	ByIDs(ctx context.Context, ids []string) (map[string]D, error)
 	// Planned finds documents with plans of before the given time, the oldest first.

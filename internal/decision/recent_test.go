@@ -19,11 +19,11 @@ type notes struct{ Documents[*note] }
 func (notes) ID(n *note) string        { return n.id }
 func (notes) PlanIDs(n *note) []string { return n.plans }
 
+func (notes) WithoutPlans(n *note) *note { return &note{id: n.id} }
+
 type notePlanner struct{ Planner[*note] }
 
 func (notePlanner) MustKnow(*note) []string { return nil }
-
-func (notePlanner) WithoutPlans(n *note) *note { return &note{id: n.id} }
 
 // The plans of a stored document leave with the next decision that plans something. Until then the engine must not
 // take the document for one without plans: a stream's decision moved its window past their nodes.

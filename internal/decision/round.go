@@ -190,7 +190,7 @@ func (d *Decider[D]) flush(ctx context.Context, age time.Duration) {
 		docs = append(docs, c.doc)
 		delete(d.carried, id)
 		if doc, there := d.recent.docs[id]; there {
-			d.recent.docs[id] = d.Planner.WithoutPlans(doc)
+			d.recent.docs[id] = d.Documents.WithoutPlans(doc)
 		}
 	}
 	if len(docs) > 0 && !d.remove(ctx, docs) {
@@ -239,7 +239,7 @@ func (d *Decider[D]) known(doc D) (stripped D, all bool) {
 	if !there || len(plans) == 0 || !amongInOrder(plans, c.plans) {
 		return doc, false
 	}
-	return d.Planner.WithoutPlans(doc), true
+	return d.Documents.WithoutPlans(doc), true
 }
 
 // amongInOrder reports whether all of some are among the others, in their order: plans are added at the end alone.

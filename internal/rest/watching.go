@@ -25,7 +25,7 @@ const atOnce = 500
 // streamed tells of changes from one change stream of the database. Tasks and results are told as their writes say. Of
 // everything else the documents are read, once for all changes that have arrived.
 func (s *API) streamed(ctx context.Context, begun func(token string), tell func([]happened)) error {
-	if err := s.prepare(ctx); err != nil {
+	if err := s.store.Prepare(ctx); err != nil {
 		return err
 	}
 	first := true
@@ -60,17 +60,9 @@ func (s *API) streamed(ctx context.Context, begun func(token string), tell func(
 // errUnread ends a subscription: the stream has gone on, and what it said cannot be told.
 var errUnread = errors.New("the documents that have changed cannot be read")
 
-// prepare makes sure that the schema fits and that the database's time is known.
-func (s *API) prepare(ctx context.Context) error {
-	if err := s.store.Ready(ctx); err != nil {
-		return err
-	}
-	return s.store.FreshClock(ctx)
-}
-
 // now is the database's time, from which durations in requests count.
 func (s *API) now(ctx context.Context) (time.Time, error) {
-	err := s.prepare(ctx)
+	err := s.store.Prepare(ctx)
 	return s.store.Clock.Now(), err
 }
 
@@ -256,7 +248,7 @@ func workerKey(key string) (id string, worker bool) {
 // look reads what a poll compares, the oldest first. Indexes: status of runs, state of flows, the
 // collection of workers.
 func (s *API) look(ctx context.Context) (out []looked, err error) {
-	if err := s.prepare(ctx); err != nil {
+	if err := s.store.Prepare(ctx); err != nil {
 		return nil, err
 	}
 	runs, _, err := s.store.Runs.List(ctx, store.RunFilter{}, store.Span{Limit: polled})

@@ -113,12 +113,7 @@ func (s *Rules) DueQuestion(now time.Time, skip, limit int, take func(*schedule.
 		if at, ok := raw.Lookup("next_fire_at").TimeOK(); ok && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
-		r := new(schedule.Rule)
-		if err := codec.Decode(raw, r); err != nil {
-			unread(unreadable(raw, err))
-			return nil
-		}
-		take(r)
+		s.give(raw, take, unread)
 		return nil
 	}
 	if skip == 0 {
@@ -129,13 +124,7 @@ func (s *Rules) DueQuestion(now time.Time, skip, limit int, take func(*schedule.
 
 // NextQuestion asks for the earliest next tick of any rule after the given time. Index: fire.
 func (s *Rules) NextQuestion(after time.Time, take func(time.Time)) Question {
-	return Question{coll: s.rules, filter: bson.D{d("next_fire_at", bson.D{d("$gt", after)})}, sort: bson.D{d("next_fire_at", 1)}, limit: 1,
-		projection: bson.D{d("_id", 0), d("next_fire_at", 1)}, take: func(raw bson.Raw) error {
-			if at, ok := raw.Lookup("next_fire_at").TimeOK(); ok {
-				take(at)
-			}
-			return nil
-		}}
+	return s.nextQuestion("next_fire_at", after, take)
 }
 
 // WaitingQuestion asks whether a run of any rule waits for another's end. Index: queue, of

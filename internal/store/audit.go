@@ -86,20 +86,13 @@ func (s *Audit) End(ctx context.Context, entries []*AuditEntry) error {
 	now := s.Clock.Now()
 	_, err := bulk(ctx, s.core, s.audit, "completing audit record", entries, func(e **AuditEntry) change {
 		set, unset := bson.D{d("outcome", (*e).Outcome), d("ended_at", now)}, bson.D{}
-		put := func(there bool, f bson.E) {
-			if there {
-				set = append(set, f)
-			} else {
-				unset = append(unset, d(f.Key, ""))
-			}
-		}
 		for _, f := range []bson.E{
 			d("kind", (*e).Kind), d("resource", (*e).Resource), d("tenant", (*e).Tenant), d("before", (*e).Before), d("after", (*e).After), d("reason", (*e).Reason),
 		} {
-			put(f.Value != "", f)
+			setOrUnset(&set, &unset, f.Value != "", f.Key, f.Value)
 		}
-		put((*e).Count != 0, d("count", (*e).Count))
-		put((*e).Status != 0, d("status", (*e).Status))
+		setOrUnset(&set, &unset, (*e).Count != 0, "count", (*e).Count)
+		setOrUnset(&set, &unset, (*e).Status != 0, "status", (*e).Status)
 		return change{id: (*e).ID, update: bson.D{d("$set", set), d("$unset", unset)}, undone: isNot("ended_at", now)}
 	})
 	return err

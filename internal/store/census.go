@@ -397,12 +397,8 @@ func (c *census) permitsOf(ctx context.Context, stored []*model.TaskType, names 
 }
 
 // grouped reads one document for each value of an expression.
-func grouped[T any](ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, by string, sums bson.D) (out []T, err error) {
-	cur, err := coll.Aggregate(ctx, mongo.Pipeline{{d("$match", filter)}, {d("$group", append(bson.D{d("_id", by)}, sums...))}, {d("$sort", fields("_id"))}})
-	if err == nil {
-		err = cur.All(ctx, &out)
-	}
-	return out, explain(err, doing)
+func grouped[T any](ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, by string, sums bson.D) ([]T, error) {
+	return aggregated[T](ctx, coll, doing, mongo.Pipeline{{d("$match", filter)}, {d("$group", append(bson.D{d("_id", by)}, sums...))}, {d("$sort", fields("_id"))}})
 }
 
 // backlogs counts what waits for upkeep. Indexes: lapse, outbox of both collections, archive.

@@ -90,6 +90,15 @@ func setAndUnset(set, unset bson.D) bson.D {
 	return update
 }
 
+// setOrUnset adds a field that there is to what an update sets, and any other to what it unsets.
+func setOrUnset(set, unset *bson.D, there bool, field string, value any) {
+	if there {
+		*set = append(*set, d(field, value))
+	} else {
+		*unset = append(*unset, d(field, ""))
+	}
+}
+
 func fieldsOf(v any) ([]bson.RawElement, error) {
 	doc, err := codec.Encode(v)
 	if err != nil {

@@ -234,3 +234,11 @@ func (s *Store) FreshClock(ctx context.Context) error {
 	}
 	return s.ReadClock(ctx)
 }
+
+// Prepare makes sure that the schema fits, and that the database's clock is known.
+func (s *Store) Prepare(ctx context.Context) error {
+	if err := s.Ready(ctx); err != nil {
+		return err
+	}
+	return s.FreshClock(ctx)
+}

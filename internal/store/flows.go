@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -33,17 +32,17 @@ const (
 var ErrNoFlow = missing("no such flow")
 
 // Flows is the collection flows.
-type Flows struct{ decided[*graph.Flow] }
+type Flows struct {
+	decided[graph.Flow, graph.Planned]
+}
 
 func newFlows(c *core) *Flows {
-	return &Flows{decided[*graph.Flow]{
-		core: c, coll: c.flows, kind: kind{"flow", "flows"}, update: flowUpdate,
-		of: func(f *graph.Flow) (string, int64, string) { return f.ID, f.Rev, f.Decision },
-		planIDs: func(f *graph.Flow) []string {
-			return collect(f.Planned, func(p graph.Planned) string { return p.ID })
+	return &Flows{decided[graph.Flow, graph.Planned]{
+		core: c, coll: c.flows, kind: kind{"flow", "flows"}, guard: streamGuard, mend: linkNodes, apart: nodesApart,
+		of: func(f *graph.Flow) (string, plans[graph.Planned]) {
+			return f.ID, plans[graph.Planned]{f.Rev, &f.Decision, &f.Planned, &f.PlannedAt}
 		},
-		decode: decodeFlow, guard: streamGuard,
-		refusal: func(_ Decision[*graph.Flow], why error) error { return why },
+		planID: func(p graph.Planned) string { return p.ID },
 	}}
 }
 
@@ -64,25 +63,21 @@ func (s *Flows) Insert(ctx context.Context, f *graph.Flow) (exists bool, err err
 
 // Get reads a flow. Index: _id.
 func (s *Flows) Get(ctx context.Context, id string) (*graph.Flow, error) {
-	raw, there, err := readOne[bson.Raw](ctx, s.flows, "reading the flow "+id, bson.D{d("_id", id)})
-	switch {
-	case err != nil:
+	raw, err := readKnown[bson.Raw](ctx, s.flows, "reading the flow "+id, bson.D{d("_id", id)}, ErrNoFlow, id)
+	if err != nil {
 		return nil, err
-	case !there:
-		return nil, fmt.Errorf("%w: %s", ErrNoFlow, id)
 	}
-	f, err := decodeFlow(raw)
+	f, err := s.decode(*raw)
 	return f, explain(err, "reading the flow "+id)
 }
 
 // Status reads a flow's status alone: the document may be large. Index: _id.
 func (s *Flows) Status(ctx context.Context, id string) (graph.Status, error) {
-	var found struct{ Status graph.Status }
-	err := s.flows.FindOne(ctx, bson.D{d("_id", id)}, options.FindOne().SetProjection(bson.D{d("status", 1)})).Decode(&found)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return "", fmt.Errorf("%w: %s", ErrNoFlow, id)
+	f, err := readKnown[struct{ Status graph.Status }](ctx, s.flows, "reading the status of the flow "+id, bson.D{d("_id", id)}, ErrNoFlow, id, options.FindOne().SetProjection(fields("status")))
+	if err != nil {
+		return "", err
 	}
-	return found.Status, explain(err, "reading the status of the flow "+id)
+	return f.Status, nil
 }
 
 // Briefs reads who started flows, and how far they are: the documents may be large. durable reads only what a failover
@@ -107,33 +102,29 @@ func (s *Flows) Briefs(ctx context.Context, ids []string, durable bool) (map[str
 	return out, nil
 }
 
-func decodeFlow(raw bson.Raw) (*graph.Flow, error) {
-	f := new(graph.Flow)
-	if err := codec.Decode(raw, f); err != nil {
-		return f, err
-	}
-	if f.Kind == graph.KindStream { // each node's parent is the one before it, which is not stored
+// linkNodes gives each node of a stream its parent, which is the one before it and is not stored.
+func linkNodes(f *graph.Flow) {
+	if f.Kind == graph.KindStream {
 		for i := 1; i < len(f.Nodes); i++ {
 			f.Nodes[i].After = []int{i - 1}
 		}
 	}
-	return f, nil
 }
 
 // Callback reads who is told of a flow, and its ext. Index: _id.
 func (s *Flows) Callback(ctx context.Context, id string) (*model.Callback, bson.RawValue, error) {
-	f, there, err := readOne[graph.Flow](ctx, s.flows, "reading the callback of the flow "+id, bson.D{d("_id", id)}, options.FindOne().SetProjection(fields("callback", "ext")))
-	if !there && err == nil {
-		err = fmt.Errorf("%w: %s", ErrNoFlow, id)
+	f, err := readKnown[graph.Flow](ctx, s.flows, "reading the callback of the flow "+id, bson.D{d("_id", id)}, ErrNoFlow, id, options.FindOne().SetProjection(fields("callback", "ext")))
+	if err != nil {
+		return nil, bson.RawValue{}, err
 	}
-	return f.Callback, f.Ext, err
+	return f.Callback, f.Ext, nil
 }
 
 // Questions are those of a look. A flow is due when a node has waited for its time or a custom join is to be called, a stream when
-// nodes wait to be linked.
+// nodes wait to be linked. Index of the next one: due.
 func (s *Flows) Questions(l Look[*graph.Flow]) []Question {
 	return []Question{
-		s.DueQuestion(l.Now, l.Skip, l.Limit, l.Read, l.Due, l.Unread), s.NextQuestion(l.Now, l.Next),
+		s.DueQuestion(l.Now, l.Skip, l.Limit, l.Read, l.Due, l.Unread), s.nextQuestion("due_at", l.Now, l.Next),
 		s.plannedQuestion(l.LeftBefore, l.Left), s.RunningQuestion(l.Waiting),
 	}
 }
@@ -145,22 +136,7 @@ func (s *Flows) DueQuestion(now time.Time, skip, limit int, read func(bytes int)
 			if read != nil && !read(len(raw)) {
 				return nil
 			}
-			if f, err := decodeFlow(raw); err != nil {
-				unread(unreadable(raw, err))
-			} else {
-				take(f)
-			}
-			return nil
-		}}
-}
-
-// NextQuestion asks when the next flow is due after the given time. Index: due.
-func (s *Flows) NextQuestion(after time.Time, take func(time.Time)) Question {
-	return Question{coll: s.flows, filter: bson.D{d("due_at", bson.D{d("$gt", after)})}, sort: bson.D{d("due_at", 1)}, limit: 1,
-		projection: bson.D{d("_id", 0), d("due_at", 1)}, take: func(raw bson.Raw) error {
-			if at, ok := raw.Lookup("due_at").TimeOK(); ok {
-				take(at)
-			}
+			s.give(raw, take, unread)
 			return nil
 		}}
 }
@@ -226,29 +202,15 @@ func (s *Flows) list(ctx context.Context, filter bson.D, span Span) (docs []*gra
 	return s.read(ctx, "listing flows", span.where("updated_at", filter), span.options("updated_at", indexState).SetProjection(bson.D{d("nodes", 0), d("planned", 0)}))
 }
 
-// flowUpdate is the update of a decision: the states that changed, one by one, since a flow may
-// have ten thousand.
-func flowUpdate(w Decision[*graph.Flow]) (bson.D, error) {
-	before, after := *w.Before, *w.After
-	plans := newlyPlanned(after.Planned, before.Planned, func(p graph.Planned) string { return p.ID })
-	if len(plans) > 0 {
-		before.PlannedAt = time.Time{} // the mark may have been taken away meanwhile
-	} else {
-		after.PlannedAt = before.PlannedAt
-	}
+// nodesApart takes the nodes out of a decision: the states that changed are written one by one, since a
+// flow may have ten thousand.
+func nodesApart(before, after *graph.Flow) (set, push bson.D, err error) {
+	set, push, err = statesUpdate(before, after)
+	before.Nodes, before.States = nil, nil
+	after.Nodes, after.States = nil, nil
 	// Appends alone write these, at any time: a decision would set them back.
 	after.Appended, after.LookUntil = before.Appended, before.LookUntil
-	states, links, err := statesUpdate(w.Before, w.After)
-	if err != nil {
-		return nil, err
-	}
-	before.Planned, before.Nodes, before.States = nil, nil, nil
-	after.Planned, after.Nodes, after.States = nil, nil, nil
-	update, err := changed(&before, &after, states...)
-	if err != nil {
-		return nil, err
-	}
-	return pushing(update, plans, w.Drop, links...)
+	return set, push, err
 }
 
 // statesUpdate are the fields that an update sets for the states that changed, and what it appends to
@@ -365,15 +327,8 @@ func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (rest []*grap
 		states[state{n.Status, n.Reason, n.Life, n.Rev, n.At}] = true
 		set := bson.D{d("status", n.Status), d("rev", n.Rev), d("at", n.At)}
 		var unset bson.D
-		optional := func(name string, value any, zero bool) {
-			if zero {
-				unset = append(unset, d(name, ""))
-			} else {
-				set = append(set, d(name, value))
-			}
-		}
-		optional("reason", n.Reason, n.Reason == "")
-		optional("life", n.Life, n.Life == 0)
+		setOrUnset(&set, &unset, n.Reason != "", "reason", n.Reason)
+		setOrUnset(&set, &unset, n.Life != 0, "life", n.Life)
 		changes[i] = change{id: n.ID, guard: bson.D{d("rev", bson.D{d("$lte", n.Rev)})}, update: setAndUnset(set, unset)}
 	}
 	t, err := s.Topology(ctx)

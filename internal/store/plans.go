@@ -12,7 +12,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -26,23 +25,18 @@ const (
 var ErrNoPlan = missing("no such plan")
 
 // Plans is the collection plans, and plan_history for those that are over.
-type Plans struct{ decided[*repeat.Plan] }
-
-func newPlans(c *core) *Plans {
-	return &Plans{decided[*repeat.Plan]{
-		core: c, coll: c.plans, kind: kind{"plan", "plans"}, update: planUpdate,
-		of: func(p *repeat.Plan) (string, int64, string) { return p.ID, p.Rev, p.Decision },
-		planIDs: func(p *repeat.Plan) []string {
-			return collect(p.Planned, func(x repeat.Planned) string { return x.ID })
-		},
-		decode:  decodePlan,
-		refusal: func(_ Decision[*repeat.Plan], why error) error { return why },
-	}}
+type Plans struct {
+	decided[repeat.Plan, repeat.Planned]
 }
 
-func decodePlan(raw bson.Raw) (*repeat.Plan, error) {
-	p := new(repeat.Plan)
-	return p, codec.Decode(raw, p)
+func newPlans(c *core) *Plans {
+	return &Plans{decided[repeat.Plan, repeat.Planned]{
+		core: c, coll: c.plans, kind: kind{"plan", "plans"},
+		of: func(p *repeat.Plan) (string, plans[repeat.Planned]) {
+			return p.ID, plans[repeat.Planned]{p.Rev, &p.Decision, &p.Planned, &p.PlannedAt}
+		},
+		planID: func(p repeat.Planned) string { return p.ID },
+	}}
 }
 
 // Insert stores new plans, each unless there is one of its id. existed are the indices of those, which a
@@ -82,22 +76,6 @@ func (s *Plans) PlannedSince(ctx context.Context, plans []*repeat.Plan, since ti
 	return err
 }
 
-// planUpdate is the update of a decision.
-func planUpdate(w Decision[*repeat.Plan]) (bson.D, error) {
-	before, after := *w.Before, *w.After
-	plans := newlyPlanned(after.Planned, before.Planned, func(p repeat.Planned) string { return p.ID })
-	if before.Planned, after.Planned = nil, nil; len(plans) > 0 {
-		before.PlannedAt = time.Time{} // the mark may have been taken away meanwhile
-	} else {
-		after.PlannedAt = before.PlannedAt
-	}
-	update, err := changed(&before, &after)
-	if err != nil {
-		return nil, err
-	}
-	return pushing(update, plans, w.Drop)
-}
-
 // Get reads a plan, also one that is over. Index: _id of both collections.
 func (s *Plans) Get(ctx context.Context, id string) (*repeat.Plan, error) {
 	for _, coll := range []*mongo.Collection{s.plans, s.planHistory, s.plans} { // it may move meanwhile
@@ -106,7 +84,7 @@ func (s *Plans) Get(ctx context.Context, id string) (*repeat.Plan, error) {
 			return nil, err
 		}
 		if there {
-			p, err := decodePlan(raw)
+			p, err := s.decode(raw)
 			return p, explain(err, "reading the plan "+id)
 		}
 	}
@@ -116,18 +94,15 @@ func (s *Plans) Get(ctx context.Context, id string) (*repeat.Plan, error) {
 // Past are those of the plans that are in the history, by their ids. Index: _id.
 func (s *Plans) Past(ctx context.Context, ids []string) (map[string]*repeat.Plan, error) {
 	const doing = "looking for plans that are over"
-	out := map[string]*repeat.Plan{}
-	var failed error
-	err := readEach(ctx, s.planHistory, doing, bson.D{d("_id", in(ids))}, options.Find(), func(raw bson.Raw) bool {
-		p, err := decodePlan(raw)
-		if err != nil {
-			failed = explain(err, doing)
-			return false
-		}
+	found, unread, err := s.readIn(ctx, s.planHistory, doing, bson.D{d("_id", in(ids))}, options.Find())
+	if len(unread) > 0 {
+		err = errors.Join(err, explain(unread[0].Err, doing))
+	}
+	out := make(map[string]*repeat.Plan, len(found))
+	for _, p := range found {
 		out[p.ID] = p
-		return true
-	})
-	return out, errors.Join(err, failed)
+	}
+	return out, err
 }
 
 // PlanFilter selects plans. Zero fields select everything.
@@ -171,15 +146,7 @@ func (s *Plans) list(ctx context.Context, coll *mongo.Collection, f PlanFilter, 
 	if !f.Over {
 		filter = append(filter, d("delete_at", absent)) // else it is in the history, too
 	}
-	err = readEach(ctx, coll, "listing plans", filter, o.SetProjection(bson.D{d("planned", 0), d("messages", 0)}), func(raw bson.Raw) bool {
-		if p, err := decodePlan(raw); err != nil {
-			unread = append(unread, unreadable(raw, err))
-		} else {
-			docs = append(docs, p)
-		}
-		return true
-	})
-	return docs, unread, err
+	return s.readIn(ctx, coll, "listing plans", filter, o.SetProjection(bson.D{d("planned", 0), d("messages", 0)}))
 }
 
 // Bound is where a page of [Plans.List] is to end, so that the server looks at [PageExamines] plans at most. Index:
@@ -248,18 +215,10 @@ func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt time.Ti
 }
 
 // Questions are those of a look. No plan is ever due: the task of the next step waits for its time.
-// Something waits for ends where the step after one that runs is due.
+// Something waits for ends where the step after one that runs is due. Index of the next one: look.
 func (s *Plans) Questions(l Look[*repeat.Plan]) []Question {
 	return []Question{
-		{
-			coll: s.plans, filter: bson.D{d("look_at", bson.D{d("$gt", l.Now)})}, sort: bson.D{d("look_at", 1)}, limit: 1,
-			projection: bson.D{d("_id", 0), d("look_at", 1)}, take: func(raw bson.Raw) error {
-				if at, ok := raw.Lookup("look_at").TimeOK(); ok {
-					l.Next(at)
-				}
-				return nil
-			},
-		},
+		s.nextQuestion("look_at", l.Now, l.Next),
 		s.plannedQuestion(l.LeftBefore, l.Left),
 		s.whether(bson.D{d("look_at", bson.D{d("$lte", l.Now)})}, l.Waiting),
 	}

@@ -110,16 +110,12 @@ const mostWaiting = 10_000
 func (s *Tasks) DueOutside(ctx context.Context, typ string, conditions []*lifecycle.Conditions, now time.Time) (id string, err error) {
 	met := collect(conditions, func(c *lifecycle.Conditions) bson.D { return only(bson.D{}, c) })
 	doing := "finding a due task of type " + typ + " that meets no worker's conditions"
-	cur, err := s.tasks.Aggregate(ctx, mongo.Pipeline{
+	found, err := aggregated[named](ctx, s.tasks, doing, mongo.Pipeline{
 		{d("$match", dueOfType(typ, now))}, {d("$sort", fields("due_at"))}, {d("$limit", mostWaiting)},
 		{d("$match", bson.D{d("$nor", met)})}, {d("$limit", 1)}, {d("$project", fields("_id"))},
 	}, options.Aggregate().SetHint(IndexDue))
-	if err != nil {
-		return "", explain(err, doing)
-	}
-	var found []named
-	if err := cur.All(ctx, &found); err != nil || len(found) == 0 {
-		return "", explain(err, doing)
+	if err != nil || len(found) == 0 {
+		return "", err
 	}
 	return found[0].ID, nil
 }
@@ -128,19 +124,16 @@ func (s *Tasks) DueOutside(ctx context.Context, typ string, conditions []*lifecy
 // It looks at the first 10,000 waiting tasks of the type. Index: due.
 func (s *Tasks) NotUnderstood(ctx context.Context, typ string) (reasons []string, err error) {
 	doing := "finding tasks of type " + typ + " that no worker understands"
-	cur, err := s.tasks.Aggregate(ctx, mongo.Pipeline{
+	type states struct {
+		States []model.WorkerState `bson:"worker_states"`
+	}
+	docs, err := aggregated[states](ctx, s.tasks, doing, mongo.Pipeline{
 		{d("$match", bson.D{d("type", typ), d("due_at", sinceEver)})}, {d("$limit", mostWaiting)},
 		{d("$match", bson.D{d("undecodable_since", sinceEver)})},
 		{d("$project", fields("worker_states.fail_kind", "worker_states.fail_reason"))},
 	}, options.Aggregate().SetHint(IndexDue))
 	if err != nil {
-		return nil, explain(err, doing)
-	}
-	var docs []struct {
-		States []model.WorkerState `bson:"worker_states"`
-	}
-	if err := cur.All(ctx, &docs); err != nil {
-		return nil, explain(err, doing)
+		return nil, err
 	}
 	for _, doc := range docs {
 		for _, w := range slices.Backward(doc.States) {

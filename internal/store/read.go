@@ -3,10 +3,13 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/codec"
 )
 
 // The ways in which this package reads. doing is what an error says was tried.
@@ -47,6 +50,41 @@ func readAll[T any](ctx context.Context, coll *mongo.Collection, doing string, f
 	}
 	var docs []T
 	return docs, explain(cur.All(ctx, &docs), doing)
+}
+
+// readKnown is [readOne] of a document that is known by a name; none is the error if there is none.
+func readKnown[T any](ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, none error, name string, o ...options.Lister[options.FindOneOptions]) (*T, error) {
+	doc, there, err := readOne[T](ctx, coll, doing, filter, o...)
+	switch {
+	case err != nil:
+		return nil, err
+	case !there:
+		return nil, fmt.Errorf("%w: %s", none, name)
+	}
+	return &doc, nil
+}
+
+// aggregated decodes all that the pipeline makes of the collection, and fails where it cannot decode one.
+func aggregated[T any](ctx context.Context, coll *mongo.Collection, doing string, pipeline mongo.Pipeline, o ...options.Lister[options.AggregateOptions]) (docs []T, err error) {
+	cur, err := coll.Aggregate(ctx, pipeline, o...)
+	if err == nil {
+		err = cur.All(ctx, &docs)
+	}
+	return docs, explain(err, doing)
+}
+
+// decodeEach decodes the documents that the query finds one by one for take. bad gets those that this release cannot
+// read; it may not keep them.
+func decodeEach[T any](ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, o *options.FindOptionsBuilder, take func(*T), bad func(bson.Raw, error)) error {
+	return readEach(ctx, coll, doing, filter, o, func(raw bson.Raw) bool {
+		doc := new(T)
+		if err := codec.Decode(raw, doc); err != nil {
+			bad(raw, err)
+		} else {
+			take(doc)
+		}
+		return true
+	})
 }
 
 // readEach calls do for one document after the other until it returns false. It may keep a copy of a

@@ -42,7 +42,9 @@ type (
 	// Rates holds when the next execution of a limited type may start.
 	Rates struct{ *core }
 	// Rules is the collection periodic_rules.
-	Rules struct{ decided[*schedule.Rule] }
+	Rules struct {
+		decided[schedule.Rule, schedule.Planned]
+	}
 	// Runs is the collection periodic_runs.
 	Runs struct{ *core }
 	// Workers is the collection workers.

@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -57,11 +56,7 @@ func (s *Rules) Living(ctx context.Context, tenant, name string) (*schedule.Rule
 }
 
 func (s *Rules) rule(ctx context.Context, filter bson.D, name string) (*schedule.Rule, error) {
-	r, there, err := readOne[schedule.Rule](ctx, s.rules, "reading the rule "+name, filter)
-	if !there && err == nil {
-		return nil, fmt.Errorf("%w: %s", ErrNoRule, name)
-	}
-	return &r, err
+	return readKnown[schedule.Rule](ctx, s.rules, "reading the rule "+name, filter, ErrNoRule, name)
 }
 
 // List reads the living rules of a tenant ("" = of all), ordered by tenant and name, after
@@ -132,16 +127,12 @@ type RuleWrite = Decision[*schedule.Rule]
 
 // newRules is the collection periodic_rules.
 func newRules(c *core) *Rules {
-	return &Rules{decided[*schedule.Rule]{
-		core: c, coll: c.rules, kind: kind{"rule", "rules"}, update: ruleUpdate,
-		of: func(r *schedule.Rule) (string, int64, string) { return r.ID, r.Rev, r.Decision },
-		planIDs: func(r *schedule.Rule) []string {
-			return collect(r.Planned, func(p schedule.Planned) string { return p.ID })
+	return &Rules{decided[schedule.Rule, schedule.Planned]{
+		core: c, coll: c.rules, kind: kind{"rule", "rules"},
+		of: func(r *schedule.Rule) (string, plans[schedule.Planned]) {
+			return r.ID, plans[schedule.Planned]{r.Rev, &r.Decision, &r.Planned, &r.PlannedAt}
 		},
-		decode: func(raw bson.Raw) (*schedule.Rule, error) {
-			r := new(schedule.Rule)
-			return r, codec.Decode(raw, r)
-		},
+		planID: func(p schedule.Planned) string { return p.ID },
 		refusal: func(w RuleWrite, why error) error {
 			if IsDuplicate(why) { // an edit of the name
 				return ruleExists(w.After.Name)
@@ -149,20 +140,4 @@ func newRules(c *core) *Rules {
 			return why
 		},
 	}}
-}
-
-// ruleUpdate is the update of a decision.
-func ruleUpdate(w RuleWrite) (bson.D, error) {
-	before, after := *w.Before, *w.After
-	plans := newlyPlanned(after.Planned, before.Planned, func(p schedule.Planned) string { return p.ID })
-	if before.Planned, after.Planned = nil, nil; len(plans) > 0 {
-		before.PlannedAt = time.Time{} // the mark may have been taken away meanwhile
-	} else {
-		after.PlannedAt = before.PlannedAt
-	}
-	update, err := changed(&before, &after)
-	if err != nil {
-		return nil, err
-	}
-	return pushing(update, plans, w.Drop)
 }

@@ -86,6 +86,16 @@ func TestWhatWasCarriedOutNeverComesBack(t *testing.T) {
 	require.Zero(t, storedRule(t, st, "r").PlannedAt)
 }
 
+// It may have been written although it was reported as held.
+func TestADecisionThatIsWrittenAgainKeepsItsMark(t *testing.T) {
+	st := ruleStore(t)
+	w := store.RuleWrite{Before: &schedule.Rule{Decision: "first"}, After: &schedule.Rule{Decision: "first"}}
+	st.Rules.Mark(w, "second")
+	require.Equal(t, "second", w.After.Decision)
+	st.Rules.Mark(w, "third")
+	require.Equal(t, "second", w.After.Decision)
+}
+
 func TestOfTwoRecordsStoredAtOnceTheLaterDecisionsStays(t *testing.T) {
 	st := ruleStore(t)
 	for round := range 20 {

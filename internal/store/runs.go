@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -134,15 +133,8 @@ func (s *Runs) List(ctx context.Context, f RunFilter, span Span) (runs []*schedu
 	if f.RuleID != "" && len(f.Statuses) > 0 {
 		q = append(q, d("status", in(f.Statuses)))
 	}
-	err = readEach(ctx, s.runs, "reading runs", span.where("nominal", q), span.options("nominal", index), func(doc bson.Raw) bool {
-		r := new(schedule.Run)
-		if err := codec.Decode(doc, r); err != nil {
-			unread = append(unread, unreadable(doc, err))
-		} else {
-			runs = append(runs, r)
-		}
-		return true
-	})
+	err = decodeEach(ctx, s.runs, "reading runs", span.where("nominal", q), span.options("nominal", index),
+		func(r *schedule.Run) { runs = append(runs, r) }, func(doc bson.Raw, err error) { unread = append(unread, unreadable(doc, err)) })
 	return runs, unread, err
 }
 

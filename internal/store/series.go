@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/measure"
 )
 
@@ -111,15 +110,8 @@ const slotFormat = "2006-01-02T15:04Z"
 // Of reads the slots of a type that begin in [from, until), in their order; those in which nothing happened do
 // not exist. The type "" is all types together. Index: _id.
 func (s *Series) Of(ctx context.Context, r measure.Resolution, typ string, from, until time.Time) (slots []SeriesSlot, err error) {
-	err = readEach(ctx, s.series, "reading the series", bson.D{d("_id", bson.D{d("$gte", slotID(r, typ, from)), d("$lt", slotID(r, typ, until))})}, ofSeries(), func(doc bson.Raw) bool {
-		var slot SeriesSlot
-		if err := codec.Decode(doc, &slot); err != nil {
-			s.complain(s.series, doc, err)
-		} else {
-			slots = append(slots, slot)
-		}
-		return true
-	})
+	err = decodeEach(ctx, s.series, "reading the series", bson.D{d("_id", bson.D{d("$gte", slotID(r, typ, from)), d("$lt", slotID(r, typ, until))})}, ofSeries(),
+		func(slot *SeriesSlot) { slots = append(slots, *slot) }, func(doc bson.Raw, err error) { s.complain(s.series, doc, err) })
 	return slots, err
 }
 

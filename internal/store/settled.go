@@ -72,12 +72,9 @@ func asRead(t *model.Task) bson.D {
 }
 
 // Stays is [Tasks.Stays] for a document that is decided about. Index: _id.
-func (s *decided[D]) Stays(ctx context.Context, doc D) (bool, error) {
-	id, rev, decision := s.of(doc)
-	filter := bson.D{d("_id", id), d("rev", rev)}
-	if decision != "" {
-		filter = append(filter, d("decision", decision))
-	}
+func (s *decided[T, P]) Stays(ctx context.Context, doc *T) (bool, error) {
+	id, p := s.of(doc)
+	filter := append(bson.D{d("_id", id)}, p.same()...)
 	raw, err := s.settled(ctx, s.coll, "waiting until a majority has the "+s.one+" "+id, filter, options.FindOne().SetProjection(fields("_id")))
 	return raw != nil, err
 }

@@ -299,15 +299,8 @@ func (s *Store) Waiting(ctx context.Context, upTo map[string]int64, limit int) (
 // them this release cannot read, and why. Index: _id.
 func (s *Nodes) Appended(ctx context.Context, ids []string) (found map[string]*graph.Node, unread map[string]error, err error) {
 	found, unread = make(map[string]*graph.Node, len(ids)), map[string]error{}
-	err = readEach(ctx, s.flowNodes, "reading nodes to link", bson.D{d("_id", in(ids))}, options.Find(), func(raw bson.Raw) bool {
-		n := new(graph.Node)
-		if err := codec.Decode(raw, n); err != nil {
-			unread[unreadable(raw, err).ID] = err
-		} else {
-			found[n.ID] = n
-		}
-		return true
-	})
+	err = decodeEach(ctx, s.flowNodes, "reading nodes to link", bson.D{d("_id", in(ids))}, options.Find(),
+		func(n *graph.Node) { found[n.ID] = n }, func(doc bson.Raw, err error) { unread[unreadable(doc, err).ID] = err })
 	return found, unread, err
 }
 
@@ -350,19 +343,16 @@ func (s *Nodes) CountWaiting(ctx context.Context, flowIDs []string, most int64) 
 		})
 		return counts, last, err
 	}
-	cur, err := s.flowNodes.Aggregate(ctx, mongo.Pipeline{
+	type number struct {
+		ID string `bson:"_id"`
+		N  int64  `bson:"n"`
+	}
+	counted, err := aggregated[number](ctx, s.flowNodes, doing, mongo.Pipeline{
 		{d("$match", waiting)},
 		{d("$group", bson.D{d("_id", "$flow_id"), d("n", bson.D{d("$sum", 1)})})},
 	}, options.Aggregate().SetHint(indexLink))
 	if err != nil {
-		return nil, "", explain(err, doing)
-	}
-	var counted []struct {
-		ID string `bson:"_id"`
-		N  int64  `bson:"n"`
-	}
-	if err := cur.All(ctx, &counted); err != nil {
-		return nil, "", explain(err, doing)
+		return nil, "", err
 	}
 	counts = make(map[string]int64, len(counted))
 	for _, c := range counted {

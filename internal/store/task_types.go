@@ -57,28 +57,14 @@ func pageByID[T any](ctx context.Context, s *core, coll *mongo.Collection, doing
 
 // readReadable reads a small collection, one by one, in the order of the ids.
 func readReadable[T any](ctx context.Context, s *core, coll *mongo.Collection, doing string, filter bson.D) (all []T, unread []Unreadable, err error) {
-	err = readEach(ctx, coll, doing, filter, options.Find().SetSort(fields("_id")).SetHint("_id_"), func(doc bson.Raw) bool {
-		var x T
-		if err := codec.Decode(doc, &x); err != nil {
-			unread = append(unread, s.complain(coll, doc, err))
-		} else {
-			all = append(all, x)
-		}
-		return true
-	})
+	err = decodeEach(ctx, coll, doing, filter, options.Find().SetSort(fields("_id")).SetHint("_id_"),
+		func(x *T) { all = append(all, *x) }, func(doc bson.Raw, err error) { unread = append(unread, s.complain(coll, doc, err)) })
 	return all, unread, err
 }
 
 // Get reads one document of task_types, or returns [ErrNoType]. Index: _id.
 func (s *Types) Get(ctx context.Context, code string) (*model.TaskType, error) {
-	t, there, err := readOne[model.TaskType](ctx, s.types, "reading the task type "+code, bson.D{d("_id", code)})
-	switch {
-	case err != nil:
-		return nil, err
-	case !there:
-		return nil, fmt.Errorf("%w: %s", ErrNoType, code)
-	}
-	return &t, nil
+	return readKnown[model.TaskType](ctx, s.types, "reading the task type "+code, bson.D{d("_id", code)}, ErrNoType, code)
 }
 
 // Put stores a type: a new one where t.Version is 0 (with the version that

@@ -38,20 +38,17 @@ func (s *Tasks) Held(ctx context.Context, workers, types []string, limit int) (h
 	if len(workers) > 0 {
 		open = append(open, d("worker_id", in(workers)))
 	}
-	cur, err := s.tasks.Aggregate(ctx, mongo.Pipeline{
-		{d("$match", running)}, {d("$limit", mostRunning)}, {d("$match", bson.D{d("worker_states", bson.D{d("$elemMatch", open)})})}, {d("$limit", limit+1)},
-		{d("$project", fields("type", "worker_states"))},
-	}, options.Aggregate().SetHint(IndexLapse))
-	if err != nil {
-		return nil, false, explain(err, doing)
-	}
-	var docs []struct {
+	type task struct {
 		ID     string `bson:"_id"`
 		Type   string
 		States []model.WorkerState `bson:"worker_states"`
 	}
-	if err := cur.All(ctx, &docs); err != nil {
-		return nil, false, explain(err, doing)
+	docs, err := aggregated[task](ctx, s.tasks, doing, mongo.Pipeline{
+		{d("$match", running)}, {d("$limit", mostRunning)}, {d("$match", bson.D{d("worker_states", bson.D{d("$elemMatch", open)})})}, {d("$limit", limit+1)},
+		{d("$project", fields("type", "worker_states"))},
+	}, options.Aggregate().SetHint(IndexLapse))
+	if err != nil {
+		return nil, false, err
 	}
 	wanted := make(map[string]bool, len(workers))
 	for _, id := range workers {

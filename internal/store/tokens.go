@@ -2,13 +2,10 @@ package store
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -73,15 +70,8 @@ func (s *Tokens) Insert(ctx context.Context, t *Token) error {
 // read, of which the log tells. Index: _id.
 func (s *Tokens) ByIDs(ctx context.Context, ids []string) (map[string]*Token, error) {
 	found := map[string]*Token{}
-	err := readEach(ctx, s.tokens, "reading tokens", bson.D{d("_id", in(ids))}, options.Find(), func(doc bson.Raw) bool {
-		t := new(Token)
-		if err := codec.Decode(doc, t); err != nil {
-			s.complain(s.tokens, doc, err)
-		} else {
-			found[t.ID] = t
-		}
-		return true
-	})
+	err := decodeEach(ctx, s.tokens, "reading tokens", bson.D{d("_id", in(ids))}, options.Find(),
+		func(t *Token) { found[t.ID] = t }, func(doc bson.Raw, err error) { s.complain(s.tokens, doc, err) })
 	return found, err
 }
 
@@ -118,11 +108,7 @@ func (s *Tokens) List(ctx context.Context, after TokenPlace, limit int) (page []
 
 // Exist reports whether there is a token, be it revoked or expired. Index: _id.
 func (s *Tokens) Exist(ctx context.Context) (bool, error) {
-	err := s.tokens.FindOne(ctx, bson.D{d("_id", bson.D{d("$gt", "")})}, options.FindOne().SetProjection(bson.D{d("_id", 1)})).Err()
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return false, nil
-	}
-	return err == nil, explain(err, "looking for tokens")
+	return finds(ctx, s.tokens, "looking for tokens", bson.D{d("_id", bson.D{d("$gt", "")})}, options.FindOne())
 }
 
 // Revoke revokes a token for good and returns its document, or [ErrUnknownToken]. One that is revoked
@@ -135,14 +121,7 @@ func (s *Tokens) Revoke(ctx context.Context, id string) (*Token, error) {
 	if err != nil {
 		return nil, explain(err, doing)
 	}
-	t, there, err := readOne[Token](ctx, s.tokens, doing, bson.D{d("_id", id)})
-	switch {
-	case err != nil:
-		return nil, err
-	case !there:
-		return nil, fmt.Errorf("%w: %s", ErrUnknownToken, id)
-	}
-	return &t, nil
+	return readKnown[Token](ctx, s.tokens, doing, bson.D{d("_id", id)}, ErrUnknownToken, id)
 }
 
 // Used notes that the tokens were used now. A token of which that was noted less than a minute ago, by

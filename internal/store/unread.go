@@ -35,6 +35,13 @@ func (u Unread) Add(err error) error {
 	return nil
 }
 
+// UnreadError is a [*model.UnreadableError] that names documents of a kind, such as plan; nil = there are none.
+func UnreadError(kind string, some []Unreadable) error {
+	u := Unread{}
+	u.Note(kind, some)
+	return u.Err()
+}
+
 // Err is a [*model.UnreadableError]; nil = all documents can be read.
 func (u Unread) Err() error {
 	if len(u) == 0 {

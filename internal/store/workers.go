@@ -112,11 +112,7 @@ func (s *Workers) Pulls(ctx context.Context, id string, types []string, only *li
 	for _, field := range []string{"host", "pid", "version", "started_at", "clock_error_ms", "writers", "drain", "draining"} {
 		unset = append(unset, d(field, ""))
 	}
-	if only != nil {
-		set = append(set, d("only", only))
-	} else {
-		unset = append(unset, d("only", ""))
-	}
+	setOrUnset(&set, &unset, only != nil, "only", only)
 	mine := bson.A{bson.D{d("stream", Pulling)}, bson.D{d("heartbeat_at", bson.D{d("$lte", s.Clock.Now().Add(-silence))})}}
 	_, err := s.workers.UpdateOne(ctx, bson.D{d("_id", id), d("$or", mine)}, append(beats(), setAndUnset(set, unset)...), options.UpdateOne().SetUpsert(true))
 	if mongo.IsDuplicateKeyError(err) {
@@ -151,16 +147,9 @@ func (s *Workers) Beat(ctx context.Context, w Worker, first bool) (*Worker, erro
 		set = append(set, d("clock_error_ms", apart.Milliseconds()))
 	}
 	var unset bson.D
-	note := func(field string, is bool, value any) {
-		if is {
-			set = append(set, d(field, value))
-		} else {
-			unset = append(unset, d(field, ""))
-		}
-	}
-	note("only", w.Only != nil, w.Only)
-	note("draining", w.Draining, true)
-	note("no_drain", w.NoDrain, true)
+	setOrUnset(&set, &unset, w.Only != nil, "only", w.Only)
+	setOrUnset(&set, &unset, w.Draining, "draining", true)
+	setOrUnset(&set, &unset, w.NoDrain, "no_drain", true)
 	now := bson.D{d("heartbeat_at", true)}
 	if first {
 		unset = append(unset, d("drain", ""))
@@ -281,20 +270,12 @@ func heardOf(now time.Time) bson.E { return d("heartbeat_at", bson.D{d("$gt", no
 // Alive returns the ids, ascending, of the workers that were heard of lately and serve one of the
 // types, less those that pull: these do not share the queue by rank. Index: heartbeat.
 func (s *Workers) Alive(ctx context.Context, types []string) (ids []string, err error) {
-	cur, err := s.workers.Find(ctx, bson.D{
+	found, err := readAll[named](ctx, s.workers, "looking for live workers", bson.D{
 		heardOf(s.Clock.Now()), d("types", in(types)), d("stream", bson.D{d("$ne", Pulling)}),
-	}, options.Find().SetProjection(bson.D{d("_id", 1)}).SetBatchSize(manyWorkers))
-	var docs []struct {
-		ID string `bson:"_id"`
-	}
-	if err == nil {
-		err = cur.All(ctx, &docs)
-	}
-	for _, doc := range docs {
-		ids = append(ids, doc.ID)
-	}
+	}, options.Find().SetProjection(fields("_id")).SetBatchSize(manyWorkers))
+	ids = collect(found, func(w named) string { return w.ID })
 	slices.Sort(ids)
-	return ids, explain(err, "looking for live workers")
+	return ids, err
 }
 
 // manyWorkers are so many that one reply names all of a fleet.

@@ -8,7 +8,7 @@ import (
 // claimedWith returns the part of the options that an execution keeps.
 func claimedWith(o *model.Options) *model.ClaimedOptions {
 	return &model.ClaimedOptions{
-		WorkerTimeout: o.WorkerTimeout, Retry: o.Retry, MaxLapses: o.MaxLapses,
+		WorkerTimeout: o.WorkerTimeout, Retry: o.Retry, MaxLapses: o.MaxLapses, MaxErrorsPerWorker: o.MaxErrorsPerWorker,
 		NeedManual: o.NeedManual, Retention: o.Retention, Callback: o.Callback,
 	}
 }
@@ -45,7 +45,7 @@ func optionsFor(t *model.Task, w *model.WorkerState) model.Options {
 	o := t.Options
 	if w != nil && w.Options != nil {
 		c := w.Options
-		o.WorkerTimeout, o.Retry, o.MaxLapses = c.WorkerTimeout, c.Retry, c.MaxLapses
+		o.WorkerTimeout, o.Retry, o.MaxLapses, o.MaxErrorsPerWorker = c.WorkerTimeout, c.Retry, c.MaxLapses, c.MaxErrorsPerWorker
 		o.NeedManual, o.Retention, o.Callback = c.NeedManual, c.Retention, c.Callback
 	}
 	return o
@@ -64,7 +64,7 @@ func OptionsAtClaim(t *model.Task) (o model.Options, changed bool) {
 func EffectiveOf(t *model.Task, typ model.Options) Effective { return EffectiveFor(t, newest(t), typ) }
 
 // EffectiveFor returns the options that apply to one execution of the task, see
-// [EffectiveOf].
+// [EffectiveOf]; nil = to its next claim.
 func EffectiveFor(t *model.Task, w *model.WorkerState, typ model.Options) Effective {
 	if t.Applied != nil {
 		typ = *t.Applied

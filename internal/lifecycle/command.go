@@ -186,10 +186,9 @@ func Update(t *model.Task, p Patch, typ model.Options, now time.Time) (*model.Ta
 		changeOptions(c, *p.Options)
 		adoptResult(c)
 	}
-	eff := EffectiveOf(c, typ)
-	settle(c, eff, now)
+	settle(c, EffectiveOf(c, typ), now)
 	c.Audience = audienceNow(c, now)
-	if sooner(t, c) || readmits(c, EffectiveOf(t, typ), eff) {
+	if sooner(t, c) || readmits(c, EffectiveFor(t, nil, typ), EffectiveFor(c, nil, typ)) {
 		c.WakeAt = now
 	}
 	return c, nil

@@ -183,7 +183,7 @@ func Update(t *model.Task, p Patch, typ model.Options, now time.Time) (*model.Ta
 	}
 	if p.Options != nil {
 		releaseExcluded(c, p.Options, EffectiveOf(c, typ), now)
-		changeOptions(c, *p.Options)
+		changeOptions(c, *p.Options, typ)
 		adoptResult(c)
 	}
 	settle(c, EffectiveOf(c, typ), now)

@@ -31,8 +31,11 @@ func TestOptionsThatChangeWhileItRunsHoldFromTheNextClaim(t *testing.T) {
 			attempts         int
 			also             func(t *testing.T, a *arena, task *model.Task)
 		}{
-			"more retries":      {claimed: []producer.Option{retries(0, 0)}, changed: []producer.Option{retries(5, 0)}, want: model.StatusFailure, attempts: 1},
-			"fewer retries":     {claimed: []producer.Option{retries(5, 0)}, changed: []producer.Option{retries(0, 0)}, want: model.StatusFailure, attempts: 2},
+			"more retries":  {claimed: []producer.Option{retries(0, 0)}, changed: []producer.Option{retries(5, 0)}, want: model.StatusFailure, attempts: 1},
+			"fewer retries": {claimed: []producer.Option{retries(5, 0)}, changed: []producer.Option{retries(0, 0)}, want: model.StatusFailure, attempts: 2},
+			"fewer errors of a worker": {
+				claimed: []producer.Option{retries(5, 0), producer.Workers("w")}, changed: []producer.Option{producer.MaxErrorsPerWorker(1)}, want: model.StatusFailure, attempts: 2,
+			},
 			"manual processing": {claimed: []producer.Option{retries(0, 0)}, changed: []producer.Option{producer.NeedManual(true)}, want: model.StatusFailure, attempts: 1},
 			"manual processing, from the next claim": {
 				claimed: []producer.Option{retries(1, 0)}, changed: []producer.Option{producer.NeedManual(true)}, want: model.StatusPending, attempts: 2,

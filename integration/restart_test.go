@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,6 +104,38 @@ func TestPartialSuccessesOfAnUnfinishedTaskAreTakenBack(t *testing.T) {
 		require.NoError(t, slow.stop())
 		require.Zero(t, slow.Stats().Fenced)
 		require.Equal(t, 3, steps.count(id))
+	})
+}
+
+// A worker that failed need not wait for its retry any more. The one that runs the task meanwhile goes on.
+func TestFailuresOfATaskThatAnotherWorkerRunsAreReset(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		id := a.sendKey("k", 5, producer.ConcurrentWorkers(2), retries(0, time.Hour)).ID
+		g := newGate()
+		slow := a.hire("slow", g.handle)
+		g.awaitInside(t, 1)
+		var fixed atomic.Bool
+		a.hire("bad", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
+			if !fixed.Load() {
+				return fails(ctx, task)
+			}
+			return double(ctx, task)
+		})
+		before := a.await(id, "one failure", func(task *model.Task) bool { return task.ErrorCount == 1 })
+		fixed.Store(true)
+
+		again := a.sendKey("k", 6, producer.OnExisting(model.RestartFailed))
+		require.False(t, again.Created, "it is the same life")
+		require.Equal(t, before.Generation, again.Generation)
+		a.await(id, "the success of the worker that failed", func(task *model.Task) bool { return lifecycle.Successes(task) == 1 })
+		close(g.open)
+		task := a.awaitStatus(id, model.StatusSuccess)
+		require.ElementsMatch(t, []string{"bad", "slow"}, successesOf(task))
+		require.Zero(t, task.ErrorCount)
+		require.Equal(t, 5, argsOf(t, task))
+		require.NoError(t, slow.stop())
+		require.Zero(t, slow.Stats().Fenced)
 	})
 }
 

@@ -14,7 +14,9 @@ const (
 	UpdateIdle
 	// RestartFailed begins a new life if the task ended without success or waits for a retry
 	// (seed 004, clean_failed). Workers that succeeded need not run again. With
-	// RestartSucceeded in addition, the new life starts from scratch.
+	// RestartSucceeded in addition, the new life starts from scratch. While an execution is open,
+	// it resets the failures of the other workers, in the same life. They may run the task again at
+	// once, and their errors and lapses no longer count; open executions continue.
 	RestartFailed
 	// RestartSucceeded begins a new life if the task succeeded (seed 004, clean_success). If a
 	// task needs several workers and has not ended, it resets the successes so far, in the same

@@ -89,7 +89,7 @@ type WorkerState struct {
 	//	released     the worker released it: shutdown, lease margin, snooze, worker filter
 	//	undecodable  the worker could not decode the arguments
 	//	cancelled    ended because the task was cancelled
-	//	cleaned      succeeded, but a send reset the success, see [RestartSucceeded]
+	//	cleaned      a send reset its success or failure, see [RestartSucceeded] and [RestartFailed]
 	FailKind   string        `bson:"fail_kind,omitempty"`
 	FailReason string        `bson:"fail_reason,omitempty"`
 	RetryAt    time.Time     `bson:"retry_at,omitempty"` // after a failure: the execution keeps its place until then

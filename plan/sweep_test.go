@@ -169,3 +169,15 @@ func TestAStationIsNotServedByAWorkerThatTakesNoSuchTask(t *testing.T) {
 		}
 	}
 }
+
+func TestAStationIsNotServedByAWorkerThatTheWorkerFilterExcludes(t *testing.T) {
+	w := newWorld(t)
+	named := func(id string) func(*repeat.Spec) {
+		return func(s *repeat.Spec) { s.Options.SpecificWorkerIDs = []string{id} }
+	}
+	p, q := w.publish(every("p", 1, named("gone"))), w.publish(every("q", 1, named("busy")))
+	w.served()
+	w.sweep(2 * time.Minute)
+	require.Equal(t, stepplan.StateNoWorker, w.get(p.ID).LastState)
+	require.Equal(t, q.Rev, w.get(q.ID).Rev)
+}

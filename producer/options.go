@@ -119,7 +119,7 @@ func ConcurrentWorkers(n int) Option {
 	}, n)
 }
 
-// Workers names the only workers that may run the task, 1 to 64. Defaults to all workers.
+// Workers names the only workers that may run the task, 1 to 64 different ones. Defaults to all workers.
 func Workers(ids ...string) Option {
 	ids = slices.Clone(ids)
 	return newOption("Workers", func(s *settings) {

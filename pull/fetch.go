@@ -256,7 +256,7 @@ func (f *fetch) take(t *model.Task, due time.Time) {
 	eff, _ := f.terms(t)
 	x := Fetched{
 		Handle: input.HandleOf(t, f.exec).String(), Task: t, Until: w.PingExpireTime, Deadline: w.Deadline,
-		PingInterval: min(eff.PingInterval, w.PingExpireTime.Sub(w.ClaimedAt)/2),
+		PingInterval: lifecycle.PingEvery(eff.PingInterval, w.PingExpireTime.Sub(w.ClaimedAt)),
 		Token:        model.Token{Generation: t.Generation, Rev: t.Rev},
 	}
 	if t.Args.Type != 0 {

@@ -297,6 +297,21 @@ func TestAPingExtendsByTheLeaseOfItsOwnClaim(t *testing.T) {
 	require.WithinDuration(t, b.Now().Add(20*time.Second), pinged.Until, 15*time.Second)
 }
 
+// Without a lease of its own, the one of a task follows from its ping interval.
+func TestAPingIntervalThatChangesLeavesTheLeaseOfTheClaim(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{})
+	handle := b.Claim(s.ID, "w")
+	for _, c := range []struct{ said, answered time.Duration }{{time.Minute, 15 * time.Second}, {12 * time.Second, 12 * time.Second}} {
+		_, err := b.sender.Update(t.Context(), s.ID, producer.Lease(c.said, 0))
+		require.NoError(t, err)
+		pinged, err := b.p.Ping(t.Context(), handle)
+		require.NoError(t, err)
+		require.Less(t, pinged.Until.Sub(b.Now()), 35*time.Second)
+		require.Equal(t, c.answered, pinged.PingInterval, "at most half of the lease")
+	}
+}
+
 func TestAPingExtendsByTheLeaseOfTheType(t *testing.T) {
 	b := setup(t)
 	typ := &model.TaskType{Code: "mail", Options: model.Options{WorkerTimeout: 10 * time.Minute}}

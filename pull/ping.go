@@ -20,7 +20,8 @@ type Pinged struct {
 	// longer names this worker: stop the work and end the execution with Complete or Fail. An
 	// excluded worker's Fail counts no error: it releases the task for the other workers.
 	CancelRequested bool
-	// PingInterval is how often to ping from now on: it may have changed since the fetch.
+	// PingInterval is how often to ping from now on: it may have changed since the fetch. It is at
+	// most half of the lease, which stays that of the claim.
 	PingInterval time.Duration
 }
 
@@ -56,15 +57,17 @@ func (p *Puller) ping(ctx context.Context, h input.Handle) (Pinged, error) {
 	if w.Pulled {
 		p.known.pings(ctx, w.WorkerID)
 	}
-	eff := lifecycle.EffectiveFor(t, w, p.room.Types.Options(t.Type))
+	typ := p.room.Types.Options(t.Type)
+	lease := lifecycle.EffectiveFor(t, w, typ).Lease
+	interval := lifecycle.PingEvery(lifecycle.EffectiveFor(t, nil, typ).PingInterval, lease)
 	stop := !t.CancelRequestedAt.IsZero() || lifecycle.MustStop(t, w.WorkerID)
-	out := Pinged{Until: w.PingExpireTime, CancelRequested: stop, PingInterval: eff.PingInterval}
+	out := Pinged{Until: w.PingExpireTime, CancelRequested: stop, PingInterval: interval}
 	if w.Parked {
 		return out, nil
 	}
 	// The ping is written even if it does not extend the lease: a failover may undo the lease that was read, and a write
 	// waits for a majority.
-	until := clock.Later(lifecycle.Lease(w, eff.Lease, p.room.Store.Clock.Now()), w.PingExpireTime)
+	until := clock.Later(lifecycle.Lease(w, lease, p.room.Store.Clock.Now()), w.PingExpireTime)
 	pings := []store.Ping{{ID: t.ID, ExecID: w.ExecID, Index: i, Many: lifecycle.Wanted(t) > 1, Until: until}}
 	lost, err := p.room.Store.Tasks.Pings(ctx, pings, store.Patience)
 	if err != nil {

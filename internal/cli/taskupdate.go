@@ -15,10 +15,10 @@ const updateHelp = `Change tasks that have not ended: priority, start time, expi
 workers that may run them. Values without a flag stay as they are. The defaults listed below
 apply to send, not to update.
 
-A running execution keeps the arguments and options of its claim, with two exceptions. It ends,
+A running execution keeps the arguments and options of its claim, with three exceptions. It ends,
 at no cost to the task, when --specific-worker-ids no longer names its worker. A new
---ping-interval counts from the next ping. --specific-worker-ids= (an empty value) lets every
-worker run the task.`
+--ping-interval counts from the next ping. A new --concurrent-worker-count takes effect at once.
+--specific-worker-ids= (an empty value) lets every worker run the task.`
 
 func (a *app) taskUpdate() *cobra.Command {
 	var s sendFlags

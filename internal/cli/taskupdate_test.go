@@ -101,6 +101,7 @@ func TestSendWarnsIfNoWorkerTakesTheTask(t *testing.T) {
 	require.Contains(t, s.ok("send", "--file", "-").stderr, warning)
 	s.stdin = `{"type": "exec", "tenant": "acme", "args": {"argv": ["true"]}}` + "\n"
 	require.NotContains(t, s.ok("send", "--file", "-").stderr, warning)
+	require.Contains(t, s.ok("send", "exec", "--tenant", "acme", "--args", `{"argv":["true"]}`, "--specific-worker-ids", "gone").stderr, warning)
 }
 
 func TestAWorkerTakesOnlyWhatItsFlagsName(t *testing.T) {

@@ -224,7 +224,7 @@ func (r *report) whoCould() {
 func (r *report) ownRetry(takers []Worker) (first time.Time) {
 	for _, w := range takers {
 		at := lifecycle.RetryOf(r.Task, w.ID)
-		if lifecycle.Claimable(r.Task, w.ID, r.eff, r.Now) == lifecycle.RefusedOwnRetry && (first.IsZero() || at.Before(first)) {
+		if r.refusal(r.Task, w) == lifecycle.RefusedOwnRetry && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
 	}
@@ -269,7 +269,7 @@ func (r *report) verdict(w Worker) WorkerVerdict {
 	if e := lifecycle.Expire(t, r.eff, r.Now, 0.5); e != nil {
 		t = e // as the worker would, before it claims
 	}
-	no := lifecycle.Claimable(t, w.ID, r.eff, r.Now)
+	no := r.refusal(t, w)
 	switch {
 	case w.Resumes:
 		return WorkerVerdict{ID: w.ID, Words: "not now: it was drained, and learns at its next heartbeat that it is resumed, within 30s"}
@@ -286,6 +286,11 @@ func (r *report) verdict(w Worker) WorkerVerdict {
 		return WorkerVerdict{ID: w.ID, May: true, Words: words}
 	}
 	return WorkerVerdict{ID: w.ID, Words: "not now: " + string(no)}
+}
+
+// refusal is why the worker may not claim the task, by the options of the next claim.
+func (r *report) refusal(t *model.Task, w Worker) lifecycle.Refusal {
+	return lifecycle.Claimable(t, w.ID, lifecycle.EffectiveFor(t, nil, r.typeOptions()), r.Now)
 }
 
 // takers are those whose conditions allow the task, and that still claim.

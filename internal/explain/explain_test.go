@@ -108,6 +108,17 @@ func TestExplanations(t *testing.T) {
 	}
 }
 
+func TestAWorkerThatANewLimitReadmitsMayClaim(t *testing.T) {
+	claimed := now.Add(-time.Minute)
+	one := begin(t, claimed, lifecycle.Draft{Options: model.Options{MaxErrorsPerWorker: 1}}).claim("w1", claimed)
+	updated, err := lifecycle.Update(one.doc, lifecycle.Patch{Options: new(model.Options{MaxErrorsPerWorker: 2})}, model.Options{}, claimed)
+	require.NoError(t, err)
+	one.doc = updated
+	one.finish("w1", claimed, lifecycle.Failed(failkind.Error, "it broke"), now.Add(-30*time.Second))
+	r := Explain(Facts{Task: one.doc, Now: now, Workers: []Worker{{ID: "w1", Types: []string{"t"}, Concurrency: 10}}})
+	require.Equal(t, []WorkerVerdict{{ID: "w1", May: true, Words: "may claim it (0 of 10 slots busy)"}}, r.Workers)
+}
+
 func TestATaskThatExpiredWaitsForTheSweepAlone(t *testing.T) {
 	expires := model.Options{ExpiresAt: now.Add(-time.Second)}
 	for name, d := range map[string]lifecycle.Draft{

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/safetext"
@@ -44,9 +45,11 @@ func Options(o *model.Options) error {
 	for i, id := range o.SpecificWorkerIDs {
 		if err := WorkerID(fmt.Sprintf("specific_worker_ids[%d]", i), id); err != nil {
 			v.errs = append(v.errs, err)
+		} else if first := slices.Index(o.SpecificWorkerIDs, id); first < i {
+			v.add(fmt.Sprintf("specific_worker_ids[%d]", i), "is %s, which specific_worker_ids[%d] names already", safetext.Clip(id, 40), first)
 		}
 	}
-	if n := distinct(o.SpecificWorkerIDs); n > 0 && o.ConcurrentWorkerCount > n {
+	if n := len(o.SpecificWorkerIDs); n > 0 && o.ConcurrentWorkerCount > n {
 		v.add("concurrent_worker_count", "is %d, but only %d workers may run the task", o.ConcurrentWorkerCount, n)
 	}
 	if o.MaxLapses != nil {
@@ -66,14 +69,6 @@ func Options(o *model.Options) error {
 		v.errs = append(v.errs, err)
 	}
 	return errors.Join(v.errs...)
-}
-
-func distinct(ids []string) int {
-	seen := make(map[string]struct{}, len(ids))
-	for _, id := range ids {
-		seen[id] = struct{}{}
-	}
-	return len(seen)
 }
 
 type validator struct{ errs []error }

@@ -179,7 +179,7 @@ func (h *Hold) Interval() time.Duration {
 func (h *Hold) Adapt(interval time.Duration, many bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.every, h.many = min(interval, h.length/2), many
+	h.every, h.many = lifecycle.PingEvery(interval, h.length), many
 }
 
 // Many reports whether several workers are wanted on the task.

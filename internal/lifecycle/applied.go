@@ -1,6 +1,8 @@
 package lifecycle
 
 import (
+	"time"
+
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -8,27 +10,47 @@ import (
 // claimedWith returns the part of the options that an execution keeps.
 func claimedWith(o *model.Options) *model.ClaimedOptions {
 	return &model.ClaimedOptions{
-		WorkerTimeout: o.WorkerTimeout, Retry: o.Retry, MaxLapses: o.MaxLapses,
+		WorkerTimeout: o.WorkerTimeout, Retry: o.Retry, MaxLapses: o.MaxLapses, MaxErrorsPerWorker: o.MaxErrorsPerWorker,
 		NeedManual: o.NeedManual, Retention: o.Retention, Callback: o.Callback,
 	}
 }
 
 // changeOptions replaces the options of the task. Open executions keep the options of their
-// claim. While none is open the change takes effect at once, also for executions that ended.
-func changeOptions(t *model.Task, o model.Options) {
+// claim. While none is open the change takes effect at once, also for executions that ended. typ is
+// what the task's type says, see [EffectiveOf].
+func changeOptions(t *model.Task, o, typ model.Options) {
 	before, after := claimedWith(&t.Options), claimedWith(&o)
-	open := OpenExecutions(t) > 0
+	changed, open := !codec.SameClaimed(before, after), OpenExecutions(t) > 0
 	for i := range t.WorkerStates {
 		switch w := &t.WorkerStates[i]; {
-		case codec.SameClaimed(before, after):
-		case !open:
+		case Open(w):
+			if changed && w.Options == nil {
+				w.Options = before
+			}
+			keepLease(t, w, o, typ)
+		case changed && !open:
 			w.Options = nil
-		case Open(w) && w.Options == nil:
-			w.Options = before
 		}
 	}
 	t.Options = o
 }
+
+// keepLease keeps the lease of the execution's claim where it followed from the ping interval and o would change it.
+func keepLease(t *model.Task, w *model.WorkerState, o, typ model.Options) {
+	changed := *t
+	changed.Options = o
+	was := EffectiveFor(t, w, typ).Lease
+	if EffectiveFor(&changed, w, typ).Lease == was {
+		return
+	}
+	at := optionsFor(t, w)
+	w.Options = claimedWith(&at)
+	w.Options.WorkerTimeout = was
+}
+
+// PingEvery returns how often to ping an execution whose task now has that ping interval: at least twice within its
+// lease, so that it survives one ping that is lost.
+func PingEvery(interval, lease time.Duration) time.Duration { return min(interval, lease/2) }
 
 // newest returns the execution that was claimed last; nil if there is none.
 func newest(t *model.Task) (newest *model.WorkerState) {
@@ -45,7 +67,7 @@ func optionsFor(t *model.Task, w *model.WorkerState) model.Options {
 	o := t.Options
 	if w != nil && w.Options != nil {
 		c := w.Options
-		o.WorkerTimeout, o.Retry, o.MaxLapses = c.WorkerTimeout, c.Retry, c.MaxLapses
+		o.WorkerTimeout, o.Retry, o.MaxLapses, o.MaxErrorsPerWorker = c.WorkerTimeout, c.Retry, c.MaxLapses, c.MaxErrorsPerWorker
 		o.NeedManual, o.Retention, o.Callback = c.NeedManual, c.Retention, c.Callback
 	}
 	return o
@@ -64,7 +86,7 @@ func OptionsAtClaim(t *model.Task) (o model.Options, changed bool) {
 func EffectiveOf(t *model.Task, typ model.Options) Effective { return EffectiveFor(t, newest(t), typ) }
 
 // EffectiveFor returns the options that apply to one execution of the task, see
-// [EffectiveOf].
+// [EffectiveOf]; nil = to its next claim.
 func EffectiveFor(t *model.Task, w *model.WorkerState, typ model.Options) Effective {
 	if t.Applied != nil {
 		typ = *t.Applied

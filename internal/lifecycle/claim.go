@@ -76,7 +76,7 @@ func Claimable(t *model.Task, workerID string, eff Effective, now time.Time) Ref
 		return RefusedTwice
 	case dueAt(t).After(now):
 		return RefusedNotDue
-	case exhausted(t, workerID, eff):
+	case leavesIt(t, workerID, eff):
 		return RefusedErrors
 	case RetryOf(t, workerID).After(now):
 		return RefusedOwnRetry
@@ -106,7 +106,13 @@ func errorsOf(t *model.Task, workerID string) int {
 	return n
 }
 
-// exhausted says whether the worker has had so many errors of the task that it leaves the task to others.
+// leavesIt says whether the worker leaves the task to others. By a changed limit it does so only if it has also
+// reached the limit that judges the task until the next claim: else the task waits for a retry of that worker.
+func leavesIt(t *model.Task, workerID string, eff Effective) bool {
+	return exhausted(t, workerID, eff) && exhausted(t, workerID, judged(t, eff))
+}
+
+// exhausted says whether the worker has had as many errors of the task as the options allow it.
 func exhausted(t *model.Task, workerID string, eff Effective) bool {
 	return eff.MaxErrorsPerWorker > 0 && errorsOf(t, workerID) >= eff.MaxErrorsPerWorker
 }

@@ -183,13 +183,12 @@ func Update(t *model.Task, p Patch, typ model.Options, now time.Time) (*model.Ta
 	}
 	if p.Options != nil {
 		releaseExcluded(c, p.Options, EffectiveOf(c, typ), now)
-		changeOptions(c, *p.Options)
+		changeOptions(c, *p.Options, typ)
 		adoptResult(c)
 	}
-	eff := EffectiveOf(c, typ)
-	settle(c, eff, now)
+	settle(c, EffectiveOf(c, typ), now)
 	c.Audience = audienceNow(c, now)
-	if sooner(t, c) || readmits(c, EffectiveOf(t, typ), eff) {
+	if sooner(t, c) || readmits(c, EffectiveFor(t, nil, typ), EffectiveFor(c, nil, typ)) {
 		c.WakeAt = now
 	}
 	return c, nil

@@ -28,6 +28,7 @@ func TestATaskEndsWhenTooFewNamedWorkersMayStillRunIt(t *testing.T) {
 	}{
 		{name: "one may still", names: []string{"w1", "w2"}, runs: []run{{"w1", failed}}, want: model.StatusError},
 		{name: "none may", names: []string{"w1", "w2"}, runs: []run{{"w1", failed}, {"w2", failed}}, want: model.StatusFailure},
+		{name: "one is named twice, as earlier releases allowed", names: []string{"w1", "w2", "w2"}, wanted: 2, runs: []run{{"w1", failed}}, want: model.StatusFailure},
 		{name: "a person decides", names: []string{"w1"}, manual: true, runs: []run{{"w1", failed}}, want: model.StatusPending},
 		{name: "both are wanted", names: []string{"w1", "w2"}, wanted: 2, runs: []run{{"w2", ok}, {"w1", failed}}, want: model.StatusFailure},
 		{name: "two of three are wanted", names: []string{"w1", "w2", "w3"}, wanted: 2, runs: []run{{"w2", ok}, {"w1", failed}}, want: model.StatusError},

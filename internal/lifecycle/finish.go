@@ -125,7 +125,7 @@ func Finish(t *model.Task, execID string, out Outcome, eff Effective, now time.T
 	switch {
 	case out.Kind == failkind.Released:
 		wake(c, now)
-	case !c.DueAt.IsZero() && (out.Kind == failkind.Undecodable || exhausted(c, w.WorkerID, eff)):
+	case !c.DueAt.IsZero() && (out.Kind == failkind.Undecodable || leavesIt(c, w.WorkerID, eff)):
 		c.WakeAt = now // for another worker, which does understand or may try: it hears when to come
 	}
 	return c, nil

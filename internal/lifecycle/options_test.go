@@ -57,3 +57,37 @@ func TestJitterStaysBelowTheLongestInterval(t *testing.T) {
 	}
 	require.NotEqual(t, RetryDelay(r, 40, 0.75), RetryDelay(r, 40, 0.999), "what failed together does not come back together")
 }
+
+// A lease that nobody has set follows from the ping interval, which changes at the next ping.
+func TestAnExecutionKeepsItsLeaseWhenItsPingIntervalChanges(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	typ := model.Options{PingInterval: 20 * time.Second}
+	for name, c := range map[string]struct {
+		said    *model.Options
+		before  model.Options
+		changes []model.Options
+		lease   time.Duration
+		kept    bool
+	}{
+		"the default":                    {changes: []model.Options{{PingInterval: time.Minute}}, lease: 30 * time.Second, kept: true},
+		"a shorter one":                  {before: model.Options{PingInterval: time.Minute}, changes: []model.Options{{PingInterval: time.Second}}, lease: 3 * time.Minute, kept: true},
+		"that of the type":               {said: &typ, changes: []model.Options{{PingInterval: time.Second}}, lease: time.Minute, kept: true},
+		"after another change":           {changes: []model.Options{{MaxLapses: new(1)}, {MaxLapses: new(1), PingInterval: time.Minute}}, lease: 30 * time.Second, kept: true},
+		"with a lease of its own":        {before: model.Options{WorkerTimeout: time.Hour}, changes: []model.Options{{WorkerTimeout: time.Hour, PingInterval: time.Minute}}, lease: time.Hour},
+		"with a lease of its own by now": {changes: []model.Options{{WorkerTimeout: time.Hour, PingInterval: time.Minute}}, lease: 30 * time.Second, kept: true},
+		"so short that it changes none":  {changes: []model.Options{{PingInterval: time.Second}}, lease: 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			task := NewTask(Draft{Type: "t", Key: "k", Options: c.before}, now)
+			task, no := Claim(task, Claimant{WorkerID: "w", ExecID: "x", Applied: c.said}, EffectiveOf(task, model.Options{}), now)
+			require.Empty(t, no)
+			for _, o := range c.changes {
+				var err error
+				task, err = Update(task, Patch{Options: &o}, model.Options{}, now)
+				require.NoError(t, err)
+			}
+			require.Equal(t, c.lease, EffectiveOf(task, model.Options{}).Lease)
+			require.Equal(t, c.kept, task.WorkerStates[0].Options != nil)
+		})
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -119,8 +120,8 @@ func SendAgain(t *model.Task, d Draft, policy model.Existing, now time.Time) (*m
 		return t, nil
 	}
 	cleaned := t
-	if has(model.RestartSucceeded) {
-		cleaned = clean(t, EffectiveOf(t, d.TypeOptions), now)
+	if has(model.RestartFailed | model.RestartSucceeded) {
+		cleaned = clean(t, policy, EffectiveOf(t, d.TypeOptions), now)
 	}
 	if !has(model.UpdateArgs) && (!has(model.UpdateIdle) || OpenExecutions(t) > 0) {
 		return cleaned, nil
@@ -172,34 +173,76 @@ func draftAgain(t *model.Task, d Draft) Draft {
 	}
 }
 
-// clean takes back the successes of single workers in a task that has not ended, with their
-// checkpoints and steps: these workers must succeed again. The entries keep their places, because
-// these address open executions. clean returns t itself if there are no successes.
-func clean(t *model.Task, eff Effective, now time.Time) *model.Task {
-	if Successes(t) == 0 {
-		return t
-	}
+// clean resets, by the policy, the successes of single workers or the failures of those that do not run the task now, in
+// a task that has not ended. These workers begin anew, without their checkpoints and steps. The entries keep their
+// places, because these address open executions. clean returns t itself if there is nothing to reset.
+func clean(t *model.Task, policy model.Existing, eff Effective, now time.Time) *model.Task {
 	c := next(t, now)
 	cleaned := map[string]bool{}
-	for i := range c.WorkerStates {
-		w := &c.WorkerStates[i]
-		if w.SuccessTime.IsZero() {
-			continue
-		}
-		cleaned[w.WorkerID] = true
-		w.FailTime, w.FailKind = w.SuccessTime, failkind.Cleaned
-		w.FailReason = "its success was reset at " + now.UTC().Format(clock.Format) + " by a send"
-		w.SuccessTime, w.NoCallback = time.Time{}, false
-		w.Returns, w.Checkpoint = bson.RawValue{}, bson.RawValue{}
+	if policy&model.RestartSucceeded != 0 {
+		cleanSuccesses(c, cleaned)
 	}
-	c.Result = bson.RawValue{}
+	if policy&model.RestartFailed != 0 {
+		cleanFailures(c, cleaned)
+	}
+	if len(cleaned) == 0 {
+		return t
+	}
 	if Wanted(t) > 1 { // else the steps belong to all workers, including the running one
 		c.Steps = slices.DeleteFunc(slices.Clone(c.Steps), func(s model.Step) bool { return cleaned[s.WorkerID] })
 	}
 	settle(c, eff, now)
 	c.Audience = audienceNow(c, now)
-	if !c.DueAt.IsZero() { // as due as before, but now also for the workers whose successes are gone
+	if !c.DueAt.IsZero() { // perhaps as due as before, but now also for the workers that begin anew
 		c.WakeAt = now
 	}
 	return c
+}
+
+// cleanSuccesses resets all successes, and adds their workers to cleaned.
+func cleanSuccesses(t *model.Task, cleaned map[string]bool) {
+	for i := range t.WorkerStates {
+		w := &t.WorkerStates[i]
+		if w.SuccessTime.IsZero() {
+			continue
+		}
+		cleaned[w.WorkerID] = true
+		w.FailTime, w.SuccessTime = w.SuccessTime, time.Time{}
+		w.NoCallback, w.Returns = false, bson.RawValue{}
+		cleanState(w, "success", t.UpdatedAt)
+	}
+	t.Result = bson.RawValue{}
+}
+
+// cleanFailures resets the errors and lapses of workers that neither hold the task nor have done it, and adds these to
+// cleaned. Errors and lapses of the others go on counting.
+func cleanFailures(t *model.Task, cleaned map[string]bool) {
+	t.ErrorCount, t.LapseCount = 0, 0
+	for i := range t.WorkerStates {
+		w := &t.WorkerStates[i]
+		failed := Costs(w.FailKind) || w.FailKind == failkind.Lapsed
+		if (failed || w.ErrorsBefore > 0) && !holdsOrDone(t, w.WorkerID) {
+			cleaned[w.WorkerID], w.ErrorsBefore = true, 0
+			if failed {
+				cleanState(w, "failure", t.UpdatedAt)
+			}
+		}
+		t.ErrorCount += errorsIn(w)
+		if w.FailKind == failkind.Lapsed {
+			t.LapseCount++
+		}
+	}
+	if t.ErrorCount+t.LapseCount == 0 {
+		t.ErrorInfo = ""
+	}
+}
+
+// cleanState makes an ended execution one that counts for nothing. what it was stays known.
+func cleanState(w *model.WorkerState, what string, now time.Time) {
+	reason := "its " + what + " was reset at " + now.UTC().Format(clock.Format) + " by a send"
+	if w.FailReason != "" {
+		reason += ": " + w.FailReason
+	}
+	w.FailKind, w.FailReason = failkind.Cleaned, safetext.Clip(reason, maxReasonBytes)
+	w.RetryAt, w.Parked, w.Checkpoint = time.Time{}, false, bson.RawValue{}
 }

@@ -123,8 +123,9 @@ func spent(t *model.Task, eff Effective) bool {
 // fewer than the task still wants. Without names another worker may always come.
 func tooFewLeft(t *model.Task, eff Effective) bool {
 	left, some := 0, false
-	for _, id := range t.Options.SpecificWorkerIDs {
+	for i, id := range t.Options.SpecificWorkerIDs {
 		switch {
+		case slices.Contains(t.Options.SpecificWorkerIDs[:i], id): // earlier releases allowed repeats
 		case holdsOrDone(t, id):
 		case exhausted(t, id, eff):
 			some = true

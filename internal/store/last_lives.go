@@ -23,7 +23,7 @@ var (
 	// End has the fields that engines need when a task ends, and the last call of an HTTP target.
 	End = Part{endFields}
 	// Queued is the state of a task with who may claim it.
-	Queued = Part{append(State.fields[:len(State.fields):len(State.fields)], fields("tenant", "type", "category", "creator", "due_at")...)}
+	Queued = Part{append(State.fields[:len(State.fields):len(State.fields)], fields("tenant", "type", "category", "creator", "due_at", "options.specific_worker_ids")...)}
 	// Output is the state of a task with its result.
 	Output = Part{append(State.fields[:len(State.fields):len(State.fields)], d("result", 1))}
 	// Returned is what the executions of a task returned, or why they failed.

@@ -101,7 +101,7 @@ func (w *Worker) Serves(typ string) bool {
 
 // Takes reports whether the worker claims tasks like that one, if it is alive.
 func (w *Worker) Takes(t *model.Task) bool {
-	return !w.Draining && w.Serves(t.Type) && lifecycle.ConditionsMet(w.Only, t)
+	return !w.Draining && w.Serves(t.Type) && lifecycle.ConditionsMet(w.Only, t) && !lifecycle.MustStop(t, w.ID)
 }
 
 // Pulls writes the document of a worker that pulls: what it fetches, and that it is alive. If a live worker of

@@ -234,3 +234,9 @@ func TestAWorkerTakesTasksOfItsTypesThatMeetItsConditionsUnlessItDrains(t *testi
 	}
 	require.False(t, (&store.Worker{Stream: store.Pulling}).Takes(&model.Task{Type: "mscheduler.http"}))
 }
+
+func TestAWorkerTakesNoTaskWhoseWorkerFilterExcludesIt(t *testing.T) {
+	task := &model.Task{Type: "t", Options: model.Options{SpecificWorkerIDs: []string{"a", "b"}}}
+	require.True(t, (&store.Worker{ID: "b", Types: []string{"t"}}).Takes(task))
+	require.False(t, (&store.Worker{ID: "c", Types: []string{"t"}}).Takes(task))
+}

@@ -176,7 +176,7 @@ type Result struct {
 	//	ERROR       it failed: the step is due again, or its task is Pending
 	//	CANCELLED   a person cancelled the task: the plan goes on with the next step
 	//	PLAN_ERROR  the plan is ERROR
-	//	NO_WORKER   the step is due, and nobody serves its station (NOT_WORKER in seed 001)
+	//	NO_WORKER   the step is due, and no live worker takes its task (NOT_WORKER in seed 001)
 	State     string        `bson:"state"`
 	Result    bson.RawValue `bson:"result,omitempty"`
 	ErrorInfo string        `bson:"error_info,omitempty"`

@@ -107,9 +107,15 @@ func (a *app) warnUnserved(ctx context.Context, c *connection, types []string) {
 
 // warnUntaken warns as warnUnserved about the type of one sent task: it needs a worker that takes the task.
 func (a *app) warnUntaken(ctx context.Context, c *connection, typ, taskID string) {
-	if known, err := c.knows(ctx, typ, taskID); err == nil && !known {
-		a.say("%s; the task is stored and waits for a worker", unserved(typ))
+	known, err := c.knows(ctx, typ, taskID)
+	if err != nil || known {
+		return
 	}
+	if served, err := c.served(ctx, typ, ""); err == nil && served && taskID != "" {
+		a.say("no live worker of type %s takes %s, which is stored and waits; to see why: mscheduler task explain %s", typ, human.TaskID(taskID), human.TaskArg(taskID))
+		return
+	}
+	a.say("%s; the task is stored and waits for a worker", unserved(typ))
 }
 
 // knows reports whether the type has a definition or a live worker that takes the task; "" = any task.

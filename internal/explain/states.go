@@ -129,6 +129,9 @@ func (r *report) takeover() {
 	case len(r.takers(r.serving())) == 0:
 		r.noneTakes(r.serving())
 		r.next("The next scan of a live worker ends the lapsed execution.")
+	case !r.mayAnyRun(r.serving()):
+		r.because("No live worker of its type (%d) may run it: the worker filter excludes them.", len(r.serving()))
+		r.next("The next scan of a live worker ends the lapsed execution. Then the task waits until a worker that may run it starts, or until its options change.")
 	default:
 		r.next("The next scan of a live worker takes it over, usually within seconds. After that, a late result of the old execution is refused.")
 		for _, w := range r.serving() {

@@ -62,6 +62,7 @@ func despiteJoins(in *flowplan.Inputs, decide func() (*graph.Flow, error)) (*gra
 
 // Cancel ends a flow: running tasks are cancelled, waiting nodes become SKIPPED, and nodes that wait for a person
 // become ERROR. The flow becomes FINISH when its last task has ended. Cancel changes nothing if the flow has ended.
+// A stream is closed instead: its running tasks are cancelled, and what waits stays as it is until somebody opens it.
 // id is tenant/key, with - for no tenant, such as -/order-7. That of a stream is scene/group.
 func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, error) {
 	if err := checkRemark(remark); err != nil {

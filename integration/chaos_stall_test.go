@@ -31,7 +31,9 @@ func TestALimitedTypeGoesOnAsSoonAsItsSlotIsFree(t *testing.T) {
 		})
 		a.awaitSuccess(ids)
 		done.requireOnce(t, ids)
-		require.Less(t, time.Since(began), 10*time.Minute, "twenty tasks of no length; a poll each would take longer")
+		if e.virtual() { // elsewhere the machine may be slow
+			require.Less(t, time.Since(began), 15*time.Second, "twenty tasks of no length; a poll each would take longer")
+		}
 	})
 }
 

@@ -149,7 +149,9 @@ func TestAStartTimeIsMetWithoutAnyEvent(t *testing.T) {
 		a.awaitSuccess(ids)
 		for _, started := range h.events.all(workerevent.Started) {
 			require.GreaterOrEqual(t, started.Late, time.Duration(0), "started early")
-			require.Less(t, started.Late, 10*time.Minute, "found by a poll, if at all") // polls are an hour apart
+			if e.virtual() { // elsewhere the machine may be slow; polls are an hour apart
+				require.Less(t, started.Late, 10*time.Second, "found by a poll, if at all")
+			}
 		}
 	})
 }

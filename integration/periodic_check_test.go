@@ -114,7 +114,7 @@ func (a *arena) checkTicks(rules map[string]tickRule, end time.Time) {
 // stamped before it is written, and what lies between depends on the machine: so long.
 func (a *arena) checkOverlaps(skipped []seenRun, tasks map[string]seenTask) {
 	a.t.Helper()
-	const written = 15 * time.Second
+	const written = 5 * time.Second
 	byRule := map[string][]seenTask{}
 	for _, task := range tasks {
 		byRule[task.Origin.Rule] = append(byRule[task.Origin.Rule], task)

@@ -124,7 +124,9 @@ func TestOneWorkerDiesWhileTheOtherWaitsForItsRetry(t *testing.T) {
 			}
 		}
 		require.GreaterOrEqual(t, succeeded.Sub(failed), delay, "its own retry was not early, although a slot was free")
-		require.Less(t, succeeded.Sub(failed), 10*time.Minute, "nor did it wait for a poll")
+		if e.virtual() { // elsewhere the machine may be slow; polls are an hour apart
+			require.Less(t, succeeded.Sub(failed), 5*delay, "nor did it wait for a poll")
+		}
 	})
 }
 

@@ -3,8 +3,8 @@
 //
 // A plan is published with a station, which is a task type, and messages. Each step is a task of that
 // type, with a [repeat.Args] as its arguments. When a step has succeeded, the next one waits for its
-// time; a step that has failed starts again. After a fatal error or a plan error the plan is ERROR until a
-// person resets it. The documents are in package repeat.
+// time; a step that has failed starts again. After a plan error, or when its task
+// ends as Failure by a fatal error, the plan is ERROR until a person resets it. The documents are in package repeat.
 //
 //	plans, err := plan.New(plan.Config{Database: db})
 //	p, err := plans.Publish(ctx, repeat.Spec{

@@ -84,7 +84,7 @@ const maxTries = 50
 // decided.
 func (p *Plans) change(ctx context.Context, doing, id string, decide func(*repeat.Plan, time.Time) (*repeat.Plan, error)) (*repeat.Plan, error) {
 	ctx = store.Outside(ctx) // what follows the decision is many commands, which no transaction takes back
-	if err := p.ready(ctx); err != nil {
+	if err := p.store.Prepare(ctx); err != nil {
 		return nil, fmt.Errorf("%s the plan %s: %w", doing, id, err)
 	}
 	for range maxTries {

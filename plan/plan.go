@@ -156,5 +156,3 @@ func (p *Plans) Drain(ctx context.Context, now time.Time) (next time.Time, worke
 	}
 	return next, worked, err
 }
-
-func (p *Plans) ready(ctx context.Context) error { return p.store.Prepare(ctx) }

@@ -55,7 +55,7 @@ func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i 
 		defer cancel()
 		ctx = bounded
 	}
-	if err := p.ready(ctx); err != nil {
+	if err := p.store.Prepare(ctx); err != nil {
 		return nil, err
 	}
 	now := p.store.Clock.Now()

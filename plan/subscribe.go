@@ -33,7 +33,7 @@ type Event struct {
 }
 
 // Subscribe returns the results of plans, as engines store them, until ctx ends: what each worker that took part in
-// a step did, and steps that no worker serves (NO_WORKER). It returns each result that is
+// a step did, and steps whose tasks no live worker takes (NO_WORKER). It returns each result that is
 // stored after the loop has begun, or after Topic.After, at least once. Results that this release cannot
 // read are left out. After a broken connection it resumes where it stopped.
 //
@@ -62,7 +62,7 @@ func (p *Plans) subscribe(ctx context.Context, topic Topic, yield func(Event) bo
 	if err != nil {
 		return err
 	}
-	if err := p.ready(ctx); err != nil {
+	if err := p.store.Prepare(ctx); err != nil {
 		return err
 	}
 	filter := store.ResultFilter{Tenant: topic.Tenant, Description: topic.Title, PlanID: topic.Subtitle}

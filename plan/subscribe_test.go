@@ -137,7 +137,7 @@ func TestASubscriptionHearsThatNobodyServesAStation(t *testing.T) {
 		case e := <-events:
 			require.Equal(t, stepplan.StateNoWorker, e.Result.State)
 			require.Equal(t, e.Result.PlanID, e.Subtitle)
-			require.Equal(t, "no worker serves the station report", e.Result.ErrorInfo)
+			require.Equal(t, "no live worker takes the task of this step", e.Result.ErrorInfo)
 			return
 		case err := <-ended:
 			require.NoError(t, err)

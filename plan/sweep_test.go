@@ -88,10 +88,10 @@ func TestAPlanSaysThatNobodyServesItsStationUntilAWorkerComes(t *testing.T) {
 	due := w.get(p.ID)
 	require.Equal(t, repeat.StatusRunning, due.Status)
 	require.Equal(t, stepplan.StateNoWorker, due.LastState)
-	require.Equal(t, "no worker serves the station report", due.Reason)
-	require.Equal(t, []string{"1.0 NO_WORKER no worker serves the station report"}, w.results(p.ID))
+	require.Equal(t, "no live worker takes the task of this step", due.Reason)
+	require.Equal(t, []string{"1.0 NO_WORKER no live worker takes the task of this step"}, w.results(p.ID))
 	w.drain(mstest.SkipTime()) // a worker comes
-	require.ElementsMatch(t, []string{"1.0 NO_WORKER no worker serves the station report", "1.0 OK report 1"}, w.results(p.ID))
+	require.ElementsMatch(t, []string{"1.0 NO_WORKER no live worker takes the task of this step", "1.0 OK report 1"}, w.results(p.ID))
 	over := w.get(p.ID)
 	require.Equal(t, stepplan.StateOK, over.LastState)
 	require.EqualValues(t, 1, over.RealRepet)

@@ -17,7 +17,7 @@ func (f *flowsCommand) cancel() *cobra.Command {
 	var remark string
 	cmd := &cobra.Command{
 		Use: "cancel ID", Short: "Cancel a flow", Args: one("the id of a flow"),
-		Long: "Cancel a flow: running tasks are cancelled, waiting nodes are SKIPPED, and nodes that wait for a person\nare ERROR. The flow is FINISH when its last running task has ended. To cancel a flow that has ended\nchanges nothing.",
+		Long: "Cancel a flow: running tasks are cancelled, waiting nodes are SKIPPED, and nodes that wait for a person\nare ERROR. The flow is FINISH when its last running task has ended. To cancel a flow that has ended\nchanges nothing. A stream is closed instead: its running tasks are cancelled, and what waits stays as it is\nuntil somebody opens the stream.",
 		RunE: f.onFlow(func(ctx context.Context, c *connection, id string, _ []string) error {
 			before, err := c.flows.Get(ctx, id)
 			if err != nil {

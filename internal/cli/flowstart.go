@@ -129,7 +129,7 @@ func (f *flowsCommand) warnUnknown(ctx context.Context, specs []graph.Spec) {
 		return
 	}
 	for _, typ := range typesOf(specs) {
-		if known, err := c.knows(ctx, typ, ""); err != nil {
+		if known, err := c.knows(ctx, typ); err != nil {
 			f.say("could not check the type %q: %v", typ, err)
 		} else if !known {
 			f.say("%s", unserved(typ))

@@ -71,7 +71,7 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string, do func(ctx context
 // warnUnknown warns about types without definition, tasks and workers: probably typing errors.
 func (a *app) warnUnknown(ctx context.Context, c *connection, types []string) error {
 	for _, t := range types {
-		known, err := c.knows(ctx, t, "")
+		known, err := c.knows(ctx, t)
 		if err != nil {
 			return err
 		}
@@ -107,24 +107,29 @@ func (a *app) warnUnserved(ctx context.Context, c *connection, types []string) {
 
 // warnUntaken warns as warnUnserved about the type of one sent task: it needs a worker that takes the task.
 func (a *app) warnUntaken(ctx context.Context, c *connection, typ, taskID string) {
-	known, err := c.knows(ctx, typ, taskID)
-	if err != nil || known {
+	switch known, err := c.knows(ctx, typ); {
+	case err != nil:
+		return
+	case !known:
+		a.say("%s; the task is stored and waits for a worker", unserved(typ))
 		return
 	}
-	if served, err := c.served(ctx, typ, ""); err == nil && served && taskID != "" {
+	some, err := c.served(ctx, typ, "")
+	if err != nil || !some {
+		return // the type is known: a worker may start later
+	}
+	if takes, err := c.served(ctx, typ, taskID); err == nil && !takes {
 		a.say("no live worker of type %s takes %s, which is stored and waits; to see why: mscheduler task explain %s", typ, human.TaskID(taskID), human.TaskArg(taskID))
-		return
 	}
-	a.say("%s; the task is stored and waits for a worker", unserved(typ))
 }
 
-// knows reports whether the type has a definition or a live worker that takes the task; "" = any task.
-func (c *connection) knows(ctx context.Context, typ, taskID string) (bool, error) {
+// knows reports whether the type has a definition or a live worker.
+func (c *connection) knows(ctx context.Context, typ string) (bool, error) {
 	_, err := c.store.Types.Get(ctx, typ)
 	if !errors.Is(err, store.ErrNoType) {
 		return err == nil, err
 	}
-	return c.served(ctx, typ, taskID)
+	return c.served(ctx, typ, "")
 }
 
 // served reports whether a live worker runs tasks of the type, and takes the task; "" = any, as for one that is

@@ -146,7 +146,7 @@ shop/later  RUNNING  step 1, 2030-04-01 00:30:00Z \(in .*\)$`, r.stdout)
 	require.Regexp(t, `(?m)^repeats +every 2 days, 3 times$`, r.stdout)
 	require.Regexp(t, `(?m)^due +2030-04-01 00:30:00Z \(in `, r.stdout)
 	require.Regexp(t, `(?m)^task +shop/report/later@1$`, r.stdout)
-	require.Contains(t, r.stderr, "no live worker serves the station report, so no step runs\n")
+	require.Contains(t, r.stderr, "no live worker takes the task of this step; to see why: mscheduler task explain 'shop/report/later@1'\n")
 	written := s.ok("plan", "show", "shop/later", "-o", "yaml").stdout
 	require.Contains(t, written, "plan_time: \"2030-03-30T01:30:00Z\"\n")
 	require.Contains(t, s.ok("plan", "publish", "-f", s.file(written)).stderr, "already exists")
@@ -185,14 +185,14 @@ func TestAPlanThatNobodyServesSaysSo(t *testing.T) {
 	require.NotContains(t, s.ok("plan", "show", "now").stdout, "NO_WORKER")
 	// What an engine notes when the step has been due for long.
 	noted, err := database(t, s).Collection("plans").UpdateByID(t.Context(), "-/now", bson.D{{Key: "$set", Value: bson.D{
-		{Key: "last_state", Value: stepplan.StateNoWorker}, {Key: "reason", Value: "no worker serves the station report"},
+		{Key: "last_state", Value: stepplan.StateNoWorker}, {Key: "reason", Value: "no live worker takes the task of this step"},
 	}}})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, noted.MatchedCount)
 	r := s.ok("plan", "show", "now")
 	require.Regexp(t, `(?m)^last state +NO_WORKER`, r.stdout)
-	require.Regexp(t, `(?m)^why +no worker serves the station report$`, r.stdout)
-	require.Regexp(t, `(?m)^now .* NO_WORKER .*no worker serves the station report`, s.ok("plan", "list").stdout)
+	require.Regexp(t, `(?m)^why +no live worker takes the task of this step$`, r.stdout)
+	require.Regexp(t, `(?m)^now .* NO_WORKER .*no live worker takes the task of this step`, s.ok("plan", "list").stdout)
 }
 
 func TestAPlanThatIsErrorIsReset(t *testing.T) {

@@ -32,12 +32,13 @@ func (p *plansCommand) show() *cobra.Command {
 			if err := p.print(planFields(doc, c.at)); err != nil || stepplan.Over(doc.Status) {
 				return err
 			}
-			served, err := c.served(ctx, doc.Station, stepplan.TaskID(doc, doc.Step))
+			task := stepplan.TaskID(doc, doc.Step)
+			served, err := c.served(ctx, doc.Station, task)
 			if err != nil {
 				return err
 			}
 			if !served {
-				p.say("no live worker serves the station %s, so no step runs", doc.Station)
+				p.say("no live worker takes the task of this step; to see why: mscheduler task explain %s", human.TaskArg(task))
 			}
 			return p.sayIdle(ctx, c)
 		}),
@@ -120,7 +121,7 @@ func (p *plansCommand) results() *cobra.Command {
 				next := ""
 				if more {
 					last := results[len(results)-1]
-					next = view.Time(last.At) + " " + last.ID
+					next = changedPlace(last.At, last.ID)
 				}
 				return p.printResults(results, next, c.at)
 			})(cmd, args)

@@ -18,8 +18,8 @@ import (
 const planWatchHelp = `Watch the results of plans as engines store them, until interrupted: of one plan, of those with a
 description, or of all.
 
-Each line is what one participant of a step did, or says that a step is due and no worker serves its
-station (NO_WORKER). With -o json each line is one JSON object; pass its token to --after to resume,
+Each line is what one participant of a step did, or says that a step is due and no live worker takes
+its task (NO_WORKER). With -o json each line is one JSON object; pass its token to --after to resume,
 while the server still has the results.
 
 It needs a change stream, of which two watchers of results may have one in the whole fleet. A

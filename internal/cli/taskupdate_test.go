@@ -101,7 +101,9 @@ func TestSendWarnsIfNoWorkerTakesTheTask(t *testing.T) {
 	require.Contains(t, s.ok("send", "--file", "-").stderr, warning)
 	s.stdin = `{"type": "exec", "tenant": "acme", "args": {"argv": ["true"]}}` + "\n"
 	require.NotContains(t, s.ok("send", "--file", "-").stderr, warning)
-	require.Contains(t, s.ok("send", "exec", "--tenant", "acme", "--args", `{"argv":["true"]}`, "--specific-worker-ids", "gone").stderr, warning)
+	s.ok("type", "apply", "-f", s.file("code: exec\nmax_running: 5\n"))
+	require.Contains(t, s.ok("send", "exec", "--tenant", "acme", "--args", `{"argv":["true"]}`, "--specific-worker-ids", "gone").stderr, warning, "whether the type has settings or not")
+	require.NotContains(t, send("acme"), warning)
 }
 
 func TestAWorkerTakesOnlyWhatItsFlagsName(t *testing.T) {

@@ -244,8 +244,8 @@ func (r *report) undecoded() {
 }
 
 // mayAnyRun reports whether the filter lets in one of the workers.
-func (r *report) mayAnyRun(serving []Worker) bool {
-	return slices.ContainsFunc(r.takers(serving), func(w Worker) bool { return !lifecycle.MustStop(r.Task, w.ID) })
+func (r *report) mayAnyRun(workers []Worker) bool {
+	return slices.ContainsFunc(workers, func(w Worker) bool { return !lifecycle.MustStop(r.Task, w.ID) })
 }
 
 // eligible names those of the workers that the filter lets in.

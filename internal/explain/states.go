@@ -132,11 +132,19 @@ func (r *report) takeover() {
 	case !r.mayAnyRun(r.serving()):
 		r.because("No live worker of its type (%d) may run it: the worker filter excludes them.", len(r.serving()))
 		r.next("The next scan of a live worker ends the lapsed execution. Then the task waits until a worker that may run it starts, or until its options change.")
+	case !r.mayAnyRun(r.takers(r.serving())):
+		r.because("None of the live workers of its type (%d) may run it now.", len(r.serving()))
+		r.next("The next scan of a live worker ends the lapsed execution. Then the task waits for a worker that may run it.")
+		r.verdicts()
 	default:
 		r.next("The next scan of a live worker takes it over, usually within seconds. After that, a late result of the old execution is refused.")
-		for _, w := range r.serving() {
-			r.Report.Workers = append(r.Report.Workers, r.verdict(w))
-		}
+		r.verdicts()
+	}
+}
+
+func (r *report) verdicts() {
+	for _, w := range r.serving() {
+		r.Report.Workers = append(r.Report.Workers, r.verdict(w))
 	}
 }
 

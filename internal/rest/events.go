@@ -39,7 +39,7 @@ func (s *API) addEvents() {
 		OperationID: "watch-events", Method: http.MethodGet, Path: "/events", Tags: []string{"events"}, Summary: "Watch tasks, runs, flows, results of plans and workers as they change",
 		Description: "Server-Sent Events. A client that was cut off goes on behind the event that it names in Last-Event-ID. An event `missed` says that some are not known any more: read what you watch again. " +
 			"All listeners of a server share one change stream. On a deployment without change streams, tasks and results cannot be watched (503), and the others are polled every two seconds. " +
-			"A result whose value has more than 16 KiB comes without it: list-results has it. " +
+			"A result whose value has more than 1 KiB comes with `result_omitted` instead: list-results has the value. " +
 			"Workers and streams belong to no tenant: only tokens without tenants watch them.",
 		Responses: map[string]*huma.Response{"200": {Description: "The events, until the client leaves.", Content: map[string]*huma.MediaType{"text/event-stream": stream}}},
 	}, s.watch)

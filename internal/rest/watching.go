@@ -139,13 +139,14 @@ func flowEvent(f *graph.Flow) happened {
 
 // longestResult is how long what a participant returned may be, as BSON, to be part of the event: the hub remembers
 // many of them.
-const longestResult = 16 << 10
+const longestResult = 1 << 10
 
 func resultEvent(r *repeat.Result) (happened, error) {
+	var computed []bson.E
 	if len(r.Result.Value) > longestResult {
-		r.Result = bson.RawValue{}
+		r.Result, computed = bson.RawValue{}, []bson.E{{Key: "result_omitted", Value: true}}
 	}
-	data, err := view.Stored(r, "id")
+	data, err := view.Stored(r, "id", computed...)
 	return happened{of: store.OfResults, name: "result", tenant: r.Tenant, topic: topic{r.Description, r.PlanID}, data: data}, err
 }
 

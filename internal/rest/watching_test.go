@@ -125,6 +125,7 @@ func TestALongResultIsWatchedWithoutWhatWasReturned(t *testing.T) {
 	e := x.next()
 	require.Equal(t, "OK", e.data["state"])
 	require.NotContains(t, e.data, "result")
+	require.Equal(t, true, e.data["result_omitted"])
 }
 
 func TestATokenOfATenantWatchesOnlyItsRunsAndFlows(t *testing.T) {

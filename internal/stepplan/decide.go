@@ -147,14 +147,17 @@ func Cancel(p *repeat.Plan, remark string, open bool, now time.Time) *repeat.Pla
 	return s.finish()
 }
 
-// Unserved notes that a step is due, and that nobody serves its station.
+// unserved says why a step that is due waits.
+const unserved = "no live worker takes the task of this step"
+
+// Unserved notes that a step is due, and that no live worker takes its task.
 func Unserved(p *repeat.Plan, now time.Time) *repeat.Plan {
 	if p.Status != repeat.StatusRunning || p.LastState == StateNoWorker {
 		return p
 	}
 	s := begin(p, now)
 	s.LookAt = time.Time{}
-	s.LastState, s.Reason = StateNoWorker, fmt.Sprintf("no worker serves the station %s", s.Station)
+	s.LastState, s.Reason = StateNoWorker, unserved
 	s.plan(repeat.Planned{Do: DoUnserved, At: s.PlanTime})
 	return s.finish()
 }

@@ -1,7 +1,6 @@
 package stepplan
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -94,10 +93,10 @@ func resultOf(p *repeat.Plan, step, try int64, at time.Time, which string) *repe
 	}
 }
 
-// UnservedResult tells subscribers of a step that nobody serves its station.
+// UnservedResult tells subscribers of a step that no live worker takes its task.
 func UnservedResult(p *repeat.Plan, pl *repeat.Planned) *repeat.Result {
 	r := resultOf(p, pl.Step, pl.Try, pl.At, "no-worker-"+strconv.FormatInt(pl.Try, 10))
-	r.State, r.ErrorInfo, r.At = StateNoWorker, fmt.Sprintf("no worker serves the station %s", p.Station), p.UpdatedAt
+	r.State, r.ErrorInfo, r.At = StateNoWorker, unserved, p.UpdatedAt
 	return r
 }
 

@@ -82,12 +82,12 @@ func Notify(ctx context.Context, flows *flow.Flows, customer string, notices ...
 // Night is the station of the plans: it makes the figures of one day.
 var Night = model.NewType[repeat.Args[string], model.None]("figures.make")
 
-// FiguresFor makes the figures of each day of a quarter at three in the morning. A night on which nothing could
-// run follows as soon as it can.
-func FiguresFor(ctx context.Context, plans *plan.Plans, first time.Time) (*repeat.Plan, error) {
+// FiguresFor makes the figures on each of the 92 days after a day, at its time of day: the first step comes one
+// interval after PlanTime. A night on which nothing could run follows as soon as it can.
+func FiguresFor(ctx context.Context, plans *plan.Plans, after time.Time) (*repeat.Plan, error) {
 	return plans.Publish(ctx, repeat.Spec{
-		PlanID: "figures-" + first.Format("2006-01"), Station: Night.Name(), Messages: []any{"figures"},
-		PlanTime: first, Timezone: "Europe/Berlin", PlanType: repeat.Day, PlanValue: 1, PlanRepet: 92, NoKeep: true,
+		PlanID: "figures-" + after.Format(time.DateOnly), Station: Night.Name(), Messages: []any{"figures"},
+		PlanTime: after, Timezone: "Europe/Berlin", PlanType: repeat.Day, PlanValue: 1, PlanRepet: 92, NoKeep: true,
 	})
 }
 

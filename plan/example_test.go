@@ -15,13 +15,13 @@ import (
 // reports is the station of the plan: each step makes the reports of one day.
 var reports = model.NewType[repeat.Args[string], string]("sales.report")
 
-// ReportPlan reports the sales of some regions at two in the morning, every day for a week. If nothing runs one
-// night, that step runs later.
-func ReportPlan(from time.Time, regions ...any) repeat.Spec {
+// ReportPlan reports the sales of some regions on each of the seven days after a day, at its time of day: the first
+// step comes one interval after PlanTime. If nothing runs one night, that step runs later.
+func ReportPlan(after time.Time, regions ...any) repeat.Spec {
 	return repeat.Spec{
-		PlanID: "sales-" + from.Format("2006-01-02"), Station: reports.Name(), Description: "sales",
+		PlanID: "sales-" + after.Format(time.DateOnly), Station: reports.Name(), Description: "sales",
 		PlanType: repeat.Day, PlanValue: 1, PlanRepet: 7, NoKeep: true,
-		PlanTime: from, Timezone: "Europe/Berlin", Messages: regions,
+		PlanTime: after, Timezone: "Europe/Berlin", Messages: regions,
 	}
 }
 

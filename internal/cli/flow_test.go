@@ -460,6 +460,6 @@ func TestTheDoctorWarnsOfFlowsThatNoEngineCarriesOn(t *testing.T) {
 	s.ok("flow", "start", "-f", s.file("key: k\nnodes: [{id: a, type: t}]\n"))
 	found := checks(t, s.ok("doctor", "-o", "json"))["flows"]
 	require.Equal(t, "warn", found.State)
-	require.Contains(t, found.Detail, "no flow engine lives")
+	require.Contains(t, found.Detail, "there is no live engine of flows")
 	require.Contains(t, found.Advice, "mscheduler work --flow")
 }

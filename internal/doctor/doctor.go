@@ -345,12 +345,12 @@ func (d *doctor) living(alive []store.Worker) {
 	}
 	others := ""
 	if engines > 0 {
-		others = "; " + human.Plural(engines, "engine lives", "engines live") + names(kinds)
+		others = "; " + human.Plural(engines, "live engine", "live engines") + names(kinds)
 	}
 	if workers == 0 {
-		d.warn("workers", "none lives"+others, "start one: mscheduler work, or a service with a consumer")
+		d.warn("workers", "no live worker"+others, "start one: mscheduler work, or a service with a consumer")
 	} else {
-		d.ok("workers", "%s%s%s", human.Plural(workers, "lives", "live"), names(types), others)
+		d.ok("workers", "%s%s%s", human.Plural(workers, "live worker", "live workers"), names(types), others)
 	}
 }
 

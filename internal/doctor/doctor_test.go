@@ -75,13 +75,13 @@ func TestEnginesAreNoWorkers(t *testing.T) {
 	}
 	beat(store.Worker{ID: "e", Types: []string{tickplan.EngineType}, Stream: "off"})
 	require.Equal(t, doctor.Finding{
-		Check: "workers", State: "warn", Detail: "none lives; 1 engine lives, for " + tickplan.EngineType,
+		Check: "workers", State: "warn", Detail: "no live worker; 1 live engine, for " + tickplan.EngineType,
 		Advice: "start one: mscheduler work, or a service with a consumer",
 	}, finding(t, st, "workers"))
 	beat(store.Worker{ID: "w", Types: []string{"mail"}, Concurrency: 3, Stream: "off"})
 	require.NoError(t, st.Workers.Pulls(t.Context(), "p", []string{"report"}, nil))
 	require.Equal(t, doctor.Finding{
-		Check: "workers", State: "ok", Detail: "2 live, for mail, report; 1 engine lives, for " + tickplan.EngineType,
+		Check: "workers", State: "ok", Detail: "2 live workers, for mail, report; 1 live engine, for " + tickplan.EngineType,
 	}, finding(t, st, "workers"))
 }
 
@@ -96,7 +96,7 @@ func TestRulesWithoutAnEngineAreNamed(t *testing.T) {
 	_, err = rules.Enable(t.Context(), rule.ID, rule.Version)
 	require.NoError(t, err)
 	require.Equal(t, doctor.Finding{
-		Check: "rules", State: "warn", Detail: "rules have ticks to come, but no engine of rules lives: no rule fires",
+		Check: "rules", State: "warn", Detail: "rules have ticks to come, but there is no live engine of rules: no rule fires",
 		Advice: "start one: mscheduler work --periodic, or a service that calls periodic.Periodic.Run",
 	}, finding(t, st, "rules"))
 	_, err = st.Workers.Beat(t.Context(), store.Worker{ID: "e", Types: []string{tickplan.EngineType}}, true)

@@ -24,21 +24,21 @@ var engines = []engine{{
 	},
 	"no rule has a next tick",
 	"rules have ticks to come, and a live engine decides them",
-	"rules have ticks to come, but no engine of rules lives: no rule fires",
+	"rules have ticks to come, but there is no live engine of rules: no rule fires",
 	"start one: mscheduler work --periodic, or a service that calls periodic.Periodic.Run",
 }, {
 	"flows", flowplan.EngineType,
 	func(st *store.Store, found func()) store.Question { return st.Flows.RunningQuestion(found) },
 	"no node of a flow runs or may run",
 	"nodes run, and a live engine carries their flows on",
-	"nodes of flows may run, but no flow engine lives: the nodes behind them do not start",
+	"nodes of flows may run, but there is no live engine of flows: the nodes behind them do not start",
 	"start one: mscheduler work --flow, or a service that calls flow.Flows.Run",
 }, {
 	"plans", stepplan.EngineType,
 	func(st *store.Store, found func()) store.Question { return st.Plans.RunningQuestion(found) },
 	"no plan has a step that waits or runs",
 	"steps wait or run, and a live engine plans those behind them",
-	"steps of plans wait or run, but no plan engine lives: the steps behind them do not start",
+	"steps of plans wait or run, but there is no live engine of plans: the steps behind them do not start",
 	"start one: mscheduler work --plan, or a service that calls plan.Plans.Run",
 }}
 

@@ -28,7 +28,7 @@ func TestTheDeploymentIsExamined(t *testing.T) {
 	checks := found(first)
 	require.Equal(t, true, first["ok"])
 	require.Regexp(t, `^ok: version \d+, up to date, all indexes are there$`, checks["schema"])
-	require.Equal(t, "warn: none lives", checks["workers"])
+	require.Equal(t, "warn: no live worker", checks["workers"])
 	require.Contains(t, checks["due tasks"], "warn: no live worker handles lonely")
 	require.Contains(t, checks["pauses"], "claiming is paused for mail (mail: the relay is down)")
 	require.NotContains(t, checks, "writing", "it writes nothing")
@@ -41,7 +41,7 @@ func TestTheDeploymentIsExamined(t *testing.T) {
 	w.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "py-1", "categories": ["figures"]}`)
 	pulled := newWorld(t, func(c *rest.Config) { c.Database = w.db }) // which has examined nothing yet
 	checks = found(pulled.ok("GET", "/api/v1/doctor", ""))
-	require.Contains(t, checks["workers"], "ok: 1 lives")
+	require.Contains(t, checks["workers"], "ok: 1 live worker")
 	require.Contains(t, checks["due tasks"], "warn: no live worker of type lonely takes")
 
 	require.NoError(t, w.db.Collection("tasks").Indexes().DropAll(t.Context()))

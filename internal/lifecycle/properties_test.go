@@ -94,7 +94,7 @@ func (l *life) budgets(before *model.Task) {
 		return
 	}
 	l.failed.wrote(before, t)
-	require.Equal(l, l.failed.count(), failed{t.ErrorCount, t.LapseCount}, "counted after %v", l.trail)
+	require.Equal(l, failed{t.ErrorCount, t.LapseCount}, l.failed.count(), "counted after %v", l.trail)
 	if OpenExecutions(t) > OpenExecutions(before) { // claimed
 		until := judged(before, eff) // options that changed while it ran hold from this claim on
 		if before.ErrorCount > *until.Retry.MaxErrors || before.LapseCount > until.MaxLapses {

@@ -189,7 +189,7 @@ func clean(t *model.Task, policy model.Existing, eff Effective, now time.Time) *
 		return t
 	}
 	for i := range c.WorkerStates {
-		if w := &c.WorkerStates[i]; cleaned[w.WorkerID] {
+		if w := &c.WorkerStates[i]; cleaned[w.WorkerID] { // also one that was no failure, such as a snooze
 			w.RetryAt, w.Checkpoint, w.LocalRetries = time.Time{}, bson.RawValue{}, 0
 		}
 	}

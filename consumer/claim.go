@@ -131,10 +131,6 @@ func (c *Consumer) awaitApart(ctx context.Context) {
 	}
 }
 
-func (c *Consumer) effOf(t *model.Task) *lifecycle.Effective {
-	return c.handlerOf(t.Type).effective(t)
-}
-
 // hold takes won tasks in and starts what fits the slots.
 func (c *Consumer) hold(out *claim.Outcome) {
 	if len(out.Won) == 0 {

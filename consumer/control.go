@@ -61,7 +61,7 @@ func (c *Consumer) obey(x *execution, t *model.Task) {
 			c.emitFor(x, Event{Kind: workerevent.Cancelled, Reason: why.Error()})
 		}
 	default:
-		x.lease.Adapt(c.effOf(t).PingInterval, lifecycle.Wanted(t) > 1)
+		x.lease.Adapt(lifecycle.EffectiveFor(t, w, model.Options{}).PingInterval, lifecycle.Wanted(t) > 1)
 		c.leases.PingNow()
 	}
 }

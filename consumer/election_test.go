@@ -153,7 +153,7 @@ func newHeir(t *testing.T) (c *Consumer, began chan struct{}) {
 		at(long)(t)
 		twoSeconds(t)
 	})
-	after, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "owner", ExecID: "owner"}, *setup.effOf(task), long)
+	after, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "owner", ExecID: "owner"}, *setup.handlerOf(task.Type).effective(task), long)
 	require.Empty(t, no)
 	written, err := setup.store.Tasks.Writes(t.Context(), []store.Write{{Before: task, After: after}}, 0)
 	require.NoError(t, err)

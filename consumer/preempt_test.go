@@ -140,7 +140,7 @@ var twoSeconds = leased(500*time.Millisecond, 2*time.Second)
 func (w *world) owned(key string, change func(*model.Task)) string {
 	w.t.Helper()
 	task := put(w.t, w.c, key, change)
-	eff := *w.c.effOf(task)
+	eff := *w.c.handlerOf(task.Type).effective(task)
 	after, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "owner", ExecID: "owner-" + key}, eff, w.c.store.Clock.Now())
 	require.Empty(w.t, no)
 	written, err := w.c.store.Tasks.Writes(w.t.Context(), []store.Write{{Before: task, After: after}}, 0)

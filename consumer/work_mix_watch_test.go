@@ -49,7 +49,7 @@ func (w *watcher) look(tasks []*model.Task) {
 		for _, m := range s.mates {
 			id := fmt.Sprint(task.ID, " ", task.Generation, " ", task.Rev, " w", m.n)
 			could := !m.cut && !m.leaving && lifecycle.ConditionsMet(m.only, task)
-			could = could && lifecycle.Claimable(task, m.WorkerID(), *m.effOf(task), now) == ""
+			could = could && lifecycle.Claimable(task, m.WorkerID(), *m.handlerOf(task.Type).effective(task), now) == ""
 			could = could && s.paused[task.Type].IsZero()
 			could = could && (typ.MaxRunning == 0 || open[task.Type] < typ.MaxRunning)
 			if task.Options.LimitKey != "" {

@@ -105,6 +105,8 @@ type WorkerState struct {
 	// ErrorsBefore counts errors of this worker whose executions are no longer listed. Together
 	// with those that are listed they count for MaxErrorsPerWorker.
 	ErrorsBefore int `bson:"errors_before,omitempty"`
+	// LapsesBefore counts lapses of this worker whose executions are no longer listed.
+	LapsesBefore int `bson:"lapses_before,omitempty"`
 	// Options are the task's options at the claim, if they changed while the execution was
 	// open; nil = the task's current options apply. See applied.go.
 	Options *ClaimedOptions `bson:"options,omitempty"`

@@ -302,13 +302,29 @@ func TestAPingIntervalThatChangesLeavesTheLeaseOfTheClaim(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
 	handle := b.Claim(s.ID, "w")
-	for _, c := range []struct{ said, answered time.Duration }{{time.Minute, 15 * time.Second}, {12 * time.Second, 12 * time.Second}} {
+	for _, c := range []struct{ said, answered time.Duration }{{time.Minute, 10 * time.Second}, {12 * time.Second, 12 * time.Second}} {
 		_, err := b.sender.Update(t.Context(), s.ID, producer.Lease(c.said, 0))
 		require.NoError(t, err)
 		pinged, err := b.p.Ping(t.Context(), handle)
 		require.NoError(t, err)
 		require.Less(t, pinged.Until.Sub(b.Now()), 35*time.Second)
-		require.Equal(t, c.answered, pinged.PingInterval, "at most half of the lease")
+		require.Equal(t, c.answered, pinged.PingInterval, "a third of the lease, if it is more than half of it")
+		task := b.get(s.ID)
+		require.Equal(t, c.answered, lifecycle.EffectiveOf(task, model.Options{}).PingInterval, "as people see it")
+	}
+}
+
+// Without a ping interval of its own, the one of a task follows from its lease.
+func TestALeaseThatChangesLeavesThePingIntervalOfTheClaim(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{})
+	handle := b.Claim(s.ID, "w")
+	for _, lease := range []time.Duration{45 * time.Second, time.Hour} {
+		_, err := b.sender.Update(t.Context(), s.ID, producer.Lease(0, lease))
+		require.NoError(t, err)
+		pinged, err := b.p.Ping(t.Context(), handle)
+		require.NoError(t, err)
+		require.Equal(t, 10*time.Second, pinged.PingInterval)
 	}
 }
 

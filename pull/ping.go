@@ -57,17 +57,15 @@ func (p *Puller) ping(ctx context.Context, h input.Handle) (Pinged, error) {
 	if w.Pulled {
 		p.known.pings(ctx, w.WorkerID)
 	}
-	typ := p.room.Types.Options(t.Type)
-	lease := lifecycle.EffectiveFor(t, w, typ).Lease
-	interval := lifecycle.PingEvery(lifecycle.EffectiveFor(t, nil, typ).PingInterval, lease)
+	eff := lifecycle.EffectiveFor(t, w, p.room.Types.Options(t.Type))
 	stop := !t.CancelRequestedAt.IsZero() || lifecycle.MustStop(t, w.WorkerID)
-	out := Pinged{Until: w.PingExpireTime, CancelRequested: stop, PingInterval: interval}
+	out := Pinged{Until: w.PingExpireTime, CancelRequested: stop, PingInterval: eff.PingInterval}
 	if w.Parked {
 		return out, nil
 	}
 	// The ping is written even if it does not extend the lease: a failover may undo the lease that was read, and a write
 	// waits for a majority.
-	until := clock.Later(lifecycle.Lease(w, lease, p.room.Store.Clock.Now()), w.PingExpireTime)
+	until := clock.Later(lifecycle.Lease(w, eff.Lease, p.room.Store.Clock.Now()), w.PingExpireTime)
 	pings := []store.Ping{{ID: t.ID, ExecID: w.ExecID, Index: i, Many: lifecycle.Wanted(t) > 1, Until: until}}
 	lost, err := p.room.Store.Tasks.Pings(ctx, pings, store.Patience)
 	if err != nil {

@@ -211,8 +211,8 @@ func (w *written) readState(path string, f *field) {
 	case "success_time":
 		w.succeeded = f.time()
 	case "fail_kind":
-		if w.failKind == "" { // the first, of several
-			w.failKind = f.text()
+		if w.failKind == "" || w.failKind == failkind.Cleaned { // the first that ended, of several
+			w.failKind, w.failReason = f.text(), ""
 		}
 	case "fail_reason":
 		if w.failReason == "" {

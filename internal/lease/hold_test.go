@@ -124,12 +124,14 @@ func TestALeaseThatHasEndedByTheWallClockAloneIsAskedForOnce(t *testing.T) {
 	require.Equal(t, unasked, asked(h, m), "a later jump is another question")
 }
 
-func TestAChangedPingIntervalIsAtMostHalfOfTheLease(t *testing.T) {
+func TestAPingIntervalThatBecomesLongerThanHalfTheLeaseIsAThirdOfIt(t *testing.T) {
 	m := &machine{}
 	h := held(m, 0)
 	require.False(t, h.Many())
-	h.Adapt(time.Minute, true)
+	h.Adapt(5*time.Second, true)
 	require.Equal(t, 5*time.Second, h.Interval())
+	h.Adapt(time.Minute, true)
+	require.Equal(t, 10*time.Second/3, h.Interval())
 	require.True(t, h.Many())
 }
 

@@ -1,8 +1,6 @@
 package lifecycle
 
 import (
-	"time"
-
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -47,10 +45,6 @@ func keepLease(t *model.Task, w *model.WorkerState, o, typ model.Options) {
 	w.Options = claimedWith(&at)
 	w.Options.WorkerTimeout = was
 }
-
-// PingEvery returns how often to ping an execution whose task now has that ping interval: at least twice within its
-// lease, so that it survives one ping that is lost.
-func PingEvery(interval, lease time.Duration) time.Duration { return min(interval, lease/2) }
 
 // newest returns the execution that was claimed last; nil if there is none.
 func newest(t *model.Task) (newest *model.WorkerState) {

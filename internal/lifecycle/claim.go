@@ -125,6 +125,14 @@ func errorsIn(w *model.WorkerState) int {
 	return w.ErrorsBefore
 }
 
+// lapsesIn is how many lapses of its worker the entry stands for.
+func lapsesIn(w *model.WorkerState) int {
+	if w.FailKind == failkind.Lapsed {
+		return w.LapsesBefore + 1
+	}
+	return w.LapsesBefore
+}
+
 // RetryOf is when the worker's own last retry is due; zero when it has none. One that
 // did not understand the arguments stays away for twice as long as the others, so that
 // one that does comes first.
@@ -171,10 +179,10 @@ func Claim(t *model.Task, by Claimant, eff Effective, now time.Time) (*model.Tas
 	}
 	w.PingExpireTime = Lease(&w, eff.Lease, begins)
 	w.LocalRetries = takeLocalRetries(c, by.WorkerID)
-	if i := evictable(c, by.WorkerID, eff, now); i >= 0 {
+	if i := evictable(c, by.WorkerID, now); i >= 0 {
 		gone := c.WorkerStates[i]
 		c.WorkerStates[i] = w
-		keepErrors(c, &gone)
+		keepFailures(c, &gone)
 	} else {
 		c.WorkerStates = append(c.WorkerStates, w)
 	}
@@ -234,12 +242,13 @@ func Lease(w *model.WorkerState, lease time.Duration, now time.Time) time.Time {
 	return until
 }
 
-// keepErrors adds the errors of an execution that is no longer listed to another one of its
-// worker, so that they go on counting for max_errors_per_worker.
-func keepErrors(t *model.Task, gone *model.WorkerState) {
+// keepFailures adds the errors and lapses of an execution that is no longer listed to another one of its
+// worker. So it stays known what counts for max_errors_per_worker, and what a send of [model.RestartFailed] resets.
+func keepFailures(t *model.Task, gone *model.WorkerState) {
 	for i := range t.WorkerStates {
 		if w := &t.WorkerStates[i]; w.WorkerID == gone.WorkerID {
 			w.ErrorsBefore += errorsIn(gone)
+			w.LapsesBefore += lapsesIn(gone)
 			return
 		}
 	}
@@ -271,11 +280,11 @@ func lessTelling(w, than *model.WorkerState, last func(*model.WorkerState) bool)
 // before that. One that was given back goes before any that says what went wrong: a task
 // that is put off again and again would show nothing else. One that waits for its retry
 // stays: it keeps its slot taken and its worker away. With a free slot there are fewer of
-// those than wanted workers. Where the errors of each worker count, one without which those of
-// its worker would be forgotten goes last; an execution of the claimant is about to be listed.
-func evictable(t *model.Task, claimant string, eff Effective, now time.Time) int {
+// those than wanted workers. One without which errors or lapses of its worker would be
+// forgotten goes last; an execution of the claimant is about to be listed.
+func evictable(t *model.Task, claimant string, now time.Time) int {
 	alone := func(w *model.WorkerState) bool {
-		return eff.MaxErrorsPerWorker > 0 && errorsIn(w) > 0 && w.WorkerID != claimant &&
+		return errorsIn(w)+lapsesIn(w) > 0 && w.WorkerID != claimant &&
 			!slices.ContainsFunc(t.WorkerStates, func(o model.WorkerState) bool { return o.WorkerID == w.WorkerID && o.ExecID != w.ExecID })
 	}
 	bad, oldest := 0, -1

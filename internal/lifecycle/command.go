@@ -251,7 +251,8 @@ func newLife(t *model.Task, keepSuccesses bool, now time.Time) *model.Task {
 		return !keepSuccesses || w.SuccessTime.IsZero()
 	})
 	for i := range c.WorkerStates {
-		c.WorkerStates[i].Options, c.WorkerStates[i].ErrorsBefore = nil, 0
+		w := &c.WorkerStates[i]
+		w.Options, w.ErrorsBefore, w.LapsesBefore = nil, 0, 0
 	}
 	c.Audience = audience(c) // it may have been held back when the old life ended
 	return c

@@ -122,12 +122,19 @@ func overlay(o *model.Options, r *model.Retry, layers []model.Options) {
 }
 
 // leaseDefaults fills ping interval and lease. When only one of them was said, or the
-// layers disagree, the ping interval yields: three pings fit a lease.
+// layers disagree, the ping interval yields.
 func (e *Effective) leaseDefaults() {
 	first(&e.Lease, max(DefaultWorkerTimeout, 3*e.PingInterval))
-	if e.PingInterval == 0 || e.PingInterval > e.Lease/2 {
-		e.PingInterval = e.Lease / 3
+	e.PingInterval = PingEvery(e.PingInterval, e.Lease)
+}
+
+// PingEvery returns how often to ping an execution with that lease and ping interval; 0 = none is set. An interval of more
+// than half of the lease becomes a third of it, so that three pings fit a lease.
+func PingEvery(interval, lease time.Duration) time.Duration {
+	if interval == 0 || interval > lease/2 {
+		return lease / 3
 	}
+	return interval
 }
 
 func first[T comparable](dst *T, v T) {

@@ -270,6 +270,21 @@ func TestOfSeveralWorkersEachIsTold(t *testing.T) {
 	require.Equal(t, model.EventEnded, l.finish("w2", Success(bson.RawValue{})).Kind)
 }
 
+// The send takes a parked execution from a worker that its filter excludes. The failure that it resets did not end now.
+func TestASendThatResetsAFailureAndEndsAnExecutionIsToldAsThatEnd(t *testing.T) {
+	l := newEventLife(t, model.Options{ConcurrentWorkerCount: 2})
+	l.claim("w1")
+	l.finish("w1", Failed(failkind.Error, "e"))
+	l.claim("w2")
+	l.does(Park(l.task, "w2-exec", l.now.Add(time.Hour), Outcome{}, l.eff, l.now))
+	draft := Draft{Type: "t", Key: "k", Options: model.Options{ConcurrentWorkerCount: 2, SpecificWorkerIDs: []string{"w1", "w3"}}}
+	e := l.does(SendAgain(l.task, draft, model.RestartFailed|model.UpdateArgs, l.now))
+	require.Equal(t, failkind.Cleaned, l.task.WorkerStates[0].FailKind)
+	require.Equal(t, model.EventReleased, e.Kind)
+	require.Equal(t, failkind.Released, e.FailKind)
+	require.Equal(t, Excluded, e.Reason)
+}
+
 func TestWhatPeopleDoIsTold(t *testing.T) {
 	l := newEventLife(t, model.Options{Retry: &model.Retry{MaxErrors: new(0)}, NeedManual: new(true)})
 	l.claim("w1")

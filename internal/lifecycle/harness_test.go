@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -318,6 +319,42 @@ func stateFault(t *model.Task, eff Effective, now time.Time) error {
 	return dueFault(t, eff, now)
 }
 
+// failures are the errors and lapses of each worker in one life, by how its executions ended and not by the counters
+// in the document.
+type failures map[string]failed
+
+type failed struct{ errors, lapses int }
+
+// wrote counts what a write within the life ended. If it reset failures, those of all workers count no more that neither
+// held the task nor have done it.
+func (f failures) wrote(before, after *model.Task) {
+	reset, others := false, map[string]bool{}
+	for i := range before.WorkerStates {
+		b := &before.WorkerStates[i]
+		_, a := ExecutionOf(after, b.ExecID)
+		if b.FailTime.IsZero() && a != nil && a.FailKind != failkind.Cleaned {
+			others[b.WorkerID] = true
+		}
+		switch {
+		case a == nil || Open(a):
+		case !Open(b):
+			reset = reset || errorsIn(a) < errorsIn(b) || lapsesIn(a) < lapsesIn(b)
+		default:
+			of := f[b.WorkerID]
+			f[b.WorkerID] = failed{of.errors + errorsIn(a) - errorsIn(b), of.lapses + lapsesIn(a) - lapsesIn(b)}
+		}
+	}
+	maps.DeleteFunc(f, func(worker string, _ failed) bool { return reset && !others[worker] })
+}
+
+// count is that of all workers.
+func (f failures) count() (sum failed) {
+	for _, of := range f {
+		sum.errors, sum.lapses = sum.errors+of.errors, sum.lapses+of.lapses
+	}
+	return sum
+}
+
 // dueFault compares due_at with what a worker that never saw the task and is in every
 // filter would be told, now and later.
 func dueFault(t *model.Task, eff Effective, now time.Time) error {
@@ -329,6 +366,9 @@ func dueFault(t *model.Task, eff Effective, now time.Time) error {
 	const stranger = "a worker that never saw it"
 	ever := epoch.AddDate(1000, 0, 0)
 	no := Claimable(c, stranger, eff, ever)
+	if tooFewLeft(t, eff) { // of the workers that c does not name
+		no = RefusedSpent
+	}
 	if (no == "") == t.DueAt.IsZero() {
 		return fmt.Errorf("due_at is %v, and a stranger is told %q in a thousand years", t.DueAt, no)
 	}

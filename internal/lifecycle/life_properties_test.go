@@ -17,7 +17,7 @@ import (
 
 func TestRandomLivesKeepEveryPromise(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		l := &life{T: r, now: epoch}
+		l := &life{T: r, now: epoch, failed: failures{}}
 		l.options = drawOptions(r)
 		l.task = NewTask(drawDraft(l), l.now)
 		l.ok(stateFault(l.task, l.eff(), l.now))
@@ -28,7 +28,7 @@ func TestRandomLivesKeepEveryPromise(t *testing.T) {
 // Whatever happened to a task, workers that go on claiming and failing come to an end.
 func TestEveryTaskEnds(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		l := &life{T: r, now: epoch}
+		l := &life{T: r, now: epoch, failed: failures{}}
 		l.options = drawOptions(r)
 		l.options.MaxErrorsPerWorker = 0 // a small fleet may run out of workers
 		l.task = NewTask(Draft{Type: "t", Key: "k", Options: l.options}, l.now)

@@ -27,6 +27,7 @@ type life struct {
 	fenced  []string // exec ids that ended: nothing they say may count again
 	widest  int      // the most workers this life ever wanted
 	budget  int      // and the greatest max_errors
+	failed  failures // of this life
 	trail   []string
 	options model.Options
 }
@@ -64,7 +65,7 @@ func (l *life) did(rule string, snapshot, after *model.Task) {
 	}
 	l.task = after
 	l.ok(stateFault(l.task, l.eff(), l.now))
-	l.budgets(rule, before)
+	l.budgets(before)
 	if after.Generation == before.Generation && !slices.EqualFunc(before.Steps, after.Steps, sameStep) {
 		cleaned := rule == "send again" && cleanedIn(after) > cleanedIn(before) // with what single workers did
 		require.True(l, cleaned || strings.HasPrefix(rule, "retry from"), "%s changed the steps of a life", rule)
@@ -83,21 +84,17 @@ func cleanedIn(t *model.Task) (n int) {
 
 func sameStep(a, b model.Step) bool { return a.Name == b.Name && a.WorkerID == b.WorkerID }
 
-// budgets checks that counters only rise inside a life, each by what ended, unless a send resets failures, and
-// that at most one error of each wanted worker is over the budget.
-func (l *life) budgets(rule string, before *model.Task) {
+// budgets checks that the counters say what ended in this life and was not reset, and that at most one error of each
+// wanted worker is over the budget.
+func (l *life) budgets(before *model.Task) {
 	t, eff := l.task, l.eff()
 	if t.Generation != before.Generation {
 		require.Zero(l, t.ErrorCount+t.LapseCount, "a new life has a fresh budget")
-		l.widest, l.budget = 0, 0
+		l.widest, l.budget, l.failed = 0, 0, failures{}
 		return
 	}
-	ended := OpenExecutions(before) - OpenExecutions(t)
-	errs, lapses := t.ErrorCount-before.ErrorCount, t.LapseCount-before.LapseCount
-	reset := rule == "send again" && cleanedIn(t) > cleanedIn(before) && errs <= 0 && lapses <= 0
-	if (errs < 0 || lapses < 0 || errs+lapses > max(ended, 0)) && !reset {
-		l.Fatalf("%d ended, and %d errors and %d lapses were counted after %v", ended, errs, lapses, l.trail)
-	}
+	l.failed.wrote(before, t)
+	require.Equal(l, failed{t.ErrorCount, t.LapseCount}, l.failed.count(), "counted after %v", l.trail)
 	if OpenExecutions(t) > OpenExecutions(before) { // claimed
 		until := judged(before, eff) // options that changed while it ran hold from this claim on
 		if before.ErrorCount > *until.Retry.MaxErrors || before.LapseCount > until.MaxLapses {

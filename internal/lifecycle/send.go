@@ -188,6 +188,11 @@ func clean(t *model.Task, policy model.Existing, eff Effective, now time.Time) *
 	if len(cleaned) == 0 {
 		return t
 	}
+	for i := range c.WorkerStates {
+		if w := &c.WorkerStates[i]; cleaned[w.WorkerID] { // also one that was no failure, such as a snooze
+			w.RetryAt, w.Checkpoint, w.LocalRetries = time.Time{}, bson.RawValue{}, 0
+		}
+	}
 	if Wanted(t) > 1 { // else the steps belong to all workers, including the running one
 		c.Steps = slices.DeleteFunc(slices.Clone(c.Steps), func(s model.Step) bool { return cleaned[s.WorkerID] })
 	}
@@ -217,25 +222,41 @@ func cleanSuccesses(t *model.Task, cleaned map[string]bool) {
 // cleanFailures resets the errors and lapses of workers that neither hold the task nor have done it, and adds these to
 // cleaned. Errors and lapses of the others go on counting.
 func cleanFailures(t *model.Task, cleaned map[string]bool) {
-	t.ErrorCount, t.LapseCount = 0, 0
+	some := false
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
-		failed := Costs(w.FailKind) || w.FailKind == failkind.Lapsed
-		if (failed || w.ErrorsBefore > 0) && !holdsOrDone(t, w.WorkerID) {
-			cleaned[w.WorkerID], w.ErrorsBefore = true, 0
-			if failed {
-				cleanState(w, "failure", t.UpdatedAt)
-			}
+		if errorsIn(w)+lapsesIn(w) == 0 || holdsOrDone(t, w.WorkerID) {
+			continue
 		}
-		t.ErrorCount += errorsIn(w)
-		if w.FailKind == failkind.Lapsed {
-			t.LapseCount++
+		some, cleaned[w.WorkerID] = true, true
+		w.ErrorsBefore, w.LapsesBefore = 0, 0
+		if counts(w) {
+			cleanState(w, "failure", t.UpdatedAt)
 		}
 	}
-	if t.ErrorCount+t.LapseCount == 0 {
-		t.ErrorInfo = ""
+	if some {
+		recount(t)
 	}
 }
+
+// recount makes the counters and the last error those of the executions that count. The text of the first worker that
+// could not decode the arguments stays as long as undecodable_since does.
+func recount(t *model.Task) {
+	t.ErrorCount, t.LapseCount, t.ErrorInfo = 0, 0, ""
+	var last time.Time
+	for i := range t.WorkerStates {
+		w := &t.WorkerStates[i]
+		t.ErrorCount += errorsIn(w)
+		t.LapseCount += lapsesIn(w)
+		told := counts(w) || w.FailKind == failkind.Undecodable && w.FailTime.Equal(t.UndecodableSince)
+		if told && !w.FailTime.Before(last) {
+			t.ErrorInfo, last = w.FailReason, w.FailTime
+		}
+	}
+}
+
+// counts says whether the execution is an error or a lapse.
+func counts(w *model.WorkerState) bool { return Costs(w.FailKind) || w.FailKind == failkind.Lapsed }
 
 // cleanState makes an ended execution one that counts for nothing. what it was stays known.
 func cleanState(w *model.WorkerState, what string, now time.Time) {
@@ -244,5 +265,5 @@ func cleanState(w *model.WorkerState, what string, now time.Time) {
 		reason += ": " + w.FailReason
 	}
 	w.FailKind, w.FailReason = failkind.Cleaned, safetext.Clip(reason, maxReasonBytes)
-	w.RetryAt, w.Parked, w.Checkpoint = time.Time{}, false, bson.RawValue{}
+	w.Parked = false
 }

@@ -43,7 +43,7 @@ type simStats struct {
 // simLife is what the checker knows of one life, from what was written and not from
 // the counters in the document.
 type simLife struct {
-	errors, lapses int
+	failures       failures
 	budget, widest int
 	told           map[string]bool // exec ids whose workers were told that their success counts
 	cleaned        map[string]bool // exec ids whose success a send took back
@@ -104,7 +104,7 @@ func lifeKey(t *model.Task) string { return fmt.Sprintf("%s@%d", t.ID, t.Generat
 func (s *sim) lifeOf(t *model.Task) *simLife {
 	l := s.lives[lifeKey(t)]
 	if l == nil {
-		l = &simLife{told: map[string]bool{}, cleaned: map[string]bool{}}
+		l = &simLife{failures: failures{}, told: map[string]bool{}, cleaned: map[string]bool{}}
 		s.lives[lifeKey(t)] = l
 	}
 	return l
@@ -161,9 +161,6 @@ func (s *sim) check(before, after *model.Task, eff Effective, at time.Time) {
 				delete(life.told, b.ExecID)
 			}
 			reset := a != nil && a.FailKind == failkind.Cleaned && (Costs(b.FailKind) || b.FailKind == failkind.Lapsed) // or the failure
-			if reset {
-				life.errors, life.lapses = min(life.errors, after.ErrorCount), min(life.lapses, after.LapseCount)
-			}
 			if a != nil && !cleaned && !reset && (!a.SuccessTime.Equal(b.SuccessTime) || !a.FailTime.Equal(b.FailTime) || a.FailKind != b.FailKind) {
 				s.fail("%s: execution %s had ended and ended again", before.ID, b.ExecID)
 			}
@@ -172,14 +169,17 @@ func (s *sim) check(before, after *model.Task, eff Effective, at time.Time) {
 		if a == nil {
 			s.fail("%s: the open execution %s vanished", before.ID, b.ExecID)
 		} else if !Open(a) {
-			s.ended(life, before, b, a)
+			s.ended(before, b, a)
 		}
 	}
-	if after.ErrorCount != life.errors || after.LapseCount != life.lapses {
-		s.fail("%s counts %d errors and %d lapses; there were %d and %d", after.ID, after.ErrorCount, after.LapseCount, life.errors, life.lapses)
+	if after.Generation == before.Generation {
+		life.failures.wrote(before, after)
 	}
-	if life.errors > life.budget+life.widest {
-		s.fail("%s: %d errors with a budget of %d and %d workers", after.ID, life.errors, life.budget, life.widest)
+	if were := life.failures.count(); after.ErrorCount != were.errors || after.LapseCount != were.lapses {
+		s.fail("%s counts %d errors and %d lapses; there were %d and %d", after.ID, after.ErrorCount, after.LapseCount, were.errors, were.lapses)
+	}
+	if after.ErrorCount > life.budget+life.widest {
+		s.fail("%s: %d errors with a budget of %d and %d workers", after.ID, after.ErrorCount, life.budget, life.widest)
 	}
 	if n := OpenExecutions(after) + Successes(after); n > Wanted(after) && n > OpenExecutions(before)+Successes(before) {
 		s.fail("%s: %d executions hold it or have done it, %d are wanted", after.ID, n, Wanted(after))
@@ -205,7 +205,7 @@ func (s *sim) check(before, after *model.Task, eff Effective, at time.Time) {
 }
 
 // ended records how an execution ended.
-func (s *sim) ended(life *simLife, t *model.Task, open, end *model.WorkerState) {
+func (s *sim) ended(t *model.Task, open, end *model.WorkerState) {
 	w := s.worker(open.WorkerID)
 	h := w.held[open.ExecID]
 	switch end.FailKind {
@@ -214,12 +214,10 @@ func (s *sim) ended(life *simLife, t *model.Task, open, end *model.WorkerState) 
 		return
 	case failkind.Lapsed:
 		s.stats.Lapses++
-		life.lapses++
 		if w.faultyAt.Before(open.ClaimedAt.Add(-s.lease)) && !w.frozen() && !w.cut() {
 			s.fail("%s: execution %s of the healthy worker %s was found lapsed", t.ID, open.ExecID, w.id)
 		}
 	case failkind.Error, failkind.Fatal, failkind.Panic, failkind.Timeout:
-		life.errors++
 		s.stats.Errors++
 		if end.FailKind == failkind.Timeout {
 			s.stats.Timeouts++

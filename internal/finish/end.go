@@ -93,11 +93,11 @@ func (e *End) Decide(now time.Time) (w store.Write, err error) {
 
 func (e *End) decide(t *model.Task, now time.Time) (*model.Task, error) {
 	opts := e.Options
-	switch {
-	case !e.ParkUntil.IsZero():
-		return lifecycle.Park(t, e.ExecID, e.ParkUntil, e.Out, *opts, now)
-	case e.task != nil: // of several workers the newest claim counts for the task
+	if e.task != nil { // of several workers the newest claim counts for the task
 		opts = new(lifecycle.EffectiveOf(e.task, model.Options{}))
+	}
+	if !e.ParkUntil.IsZero() {
+		return lifecycle.Park(t, e.ExecID, e.ParkUntil, e.Out, *opts, now)
 	}
 	after, err := lifecycle.Finish(t, e.ExecID, e.Out, *opts, now, rand.Float64())
 	if err == nil && !after.DueAt.IsZero() && e.Of.Leaving() {

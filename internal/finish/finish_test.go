@@ -234,6 +234,31 @@ func TestAParkThatARequestToCancelCrossedIsAnEnd(t *testing.T) {
 	require.Equal(t, "ended: Cancelled", <-l.heard)
 }
 
+// The budget is spent by the options of the newest claim, which the one that parks does not know.
+func TestAParkIsDecidedByTheOptionsOfTheNewestClaim(t *testing.T) {
+	w, _ := room(t)
+	e, l := w.claimed(t, "a")
+	e.ParkUntil = w.Store.Clock.Now().Add(time.Hour)
+	_, _, err := w.Store.Tasks.Change(t.Context(), e.Claimed.ID, func(task *model.Task) (*model.Task, error) {
+		now := task.WorkerStates[0].ClaimedAt.Add(time.Millisecond)
+		after, err := lifecycle.Update(task, lifecycle.Patch{Options: &model.Options{ConcurrentWorkerCount: 2, Retry: &model.Retry{MaxErrors: new(0)}}}, model.Options{}, now)
+		require.NoError(t, err)
+		after, refused := lifecycle.Claim(after, lifecycle.Claimant{WorkerID: "w2", ExecID: "e2"}, lifecycle.ResolveOptions(after.Options), now)
+		require.Empty(t, refused)
+		after, err = lifecycle.Finish(after, "e2", lifecycle.Failed(failkind.Error, "no"), lifecycle.EffectiveOf(after, model.Options{}), now, 0)
+		require.NoError(t, err)
+		after.Rev = task.Rev + 1 // one write
+		return after, nil
+	})
+	require.NoError(t, err)
+	w.flush([]*End{e})
+	require.Equal(t, "parked", <-l.heard)
+	parked, err := w.Store.Tasks.Get(t.Context(), e.Claimed.ID)
+	require.NoError(t, err)
+	require.Equal(t, model.StatusExecuting, parked.Status)
+	require.Zero(t, parked.DueAt, "nobody may run it beside the parked one")
+}
+
 func TestAnEndThatATransactionWroteIsNotWrittenAgain(t *testing.T) {
 	w, _ := room(t)
 	e, l := w.claimed(t, "a")

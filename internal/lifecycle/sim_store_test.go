@@ -37,7 +37,7 @@ type sim struct {
 // simStats say what a schedule contained, so that a quiet simulation is noticed.
 type simStats struct {
 	Writes, Conflicts, Claims, Takeovers, Lapses, Timeouts, Errors, Successes, Fenced, Ambiguous, Settled,
-	Crashes, Pauses, Partitions, Cancelled, Lives, Parked, Released, Stopped, Repairs, Ended int
+	Crashes, Pauses, Partitions, Cancelled, Lives, Parked, Released, Stopped, Ended int
 }
 
 // simLife is what the checker knows of one life, from what was written and not from

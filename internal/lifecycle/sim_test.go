@@ -64,7 +64,7 @@ func TestSimulation(t *testing.T) {
 	}
 	v := reflect.ValueOf(total)
 	for i := range v.NumField() {
-		if v.Field(i).Int() == 0 { // repairs are a few in 2,000 schedules
+		if v.Field(i).Int() == 0 {
 			t.Errorf("the simulation never has %s in %d schedules", v.Type().Field(i).Name, n)
 		}
 	}

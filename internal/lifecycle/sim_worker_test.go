@@ -180,7 +180,7 @@ func (w *simWorker) decide(t *model.Task, free bool) bool {
 		left := base
 		if base == t && no.Stale() {
 			if left = Repair(t, eff, now); left != nil {
-				w.stats.Repairs++
+				w.fail("%s is not as its executions say: it is %s, due %v", t.ID, t.Status, t.DueAt)
 			}
 		} else if base != t {
 			left = Leave(base, now)
@@ -304,12 +304,16 @@ func (w *simWorker) finish(h *hold, out string) {
 			return
 		}
 		now := w.clock()
+		eff := h.eff
+		if seen.Rev != h.task.Rev { // of several workers the newest claim counts for the task
+			eff = EffectiveOf(seen, model.Options{})
+		}
 		var after *model.Task
 		var err error
 		if out == "park" {
-			after, err = Park(seen, h.exec, now.Add(w.millis(1, 60_000)), Outcome{}, h.eff, now)
+			after, err = Park(seen, h.exec, now.Add(w.millis(1, 60_000)), Outcome{}, eff, now)
 		} else {
-			after, err = Finish(seen, h.exec, w.outcome(h, out), h.eff, now, w.rng.Float64())
+			after, err = Finish(seen, h.exec, w.outcome(h, out), eff, now, w.rng.Float64())
 		}
 		if err != nil {
 			w.stats.Fenced++
@@ -323,7 +327,7 @@ func (w *simWorker) finish(h *hold, out string) {
 		_, end := ExecutionOf(after, h.exec)
 		h.attempts = append(h.attempts, *end)
 		done := false
-		w.call(func() { done = w.write(seen, after, h.eff, "", now) }, func(answered bool) {
+		w.call(func() { done = w.write(seen, after, eff, "", now) }, func(answered bool) {
 			if answered && done {
 				w.applied(h, out, after)
 				return

@@ -15,7 +15,8 @@
 // # Which database
 //
 // [DB] uses the deployment that MSCHEDULER_MONGODB_URI names; without one, a container of the image that
-// MSCHEDULER_TEST_IMAGE names. The tests fail if that deployment does not answer, or the container does not start. If
+// MSCHEDULER_TEST_IMAGE names. The tests fail if that deployment refuses connections for ten seconds or accepts no
+// writes for a minute, or if the container does not start. All tests of the process then fail with the same error. If
 // neither variable is set, [DB] uses the first available engine in this order, and logs its choice once: mongod on
 // PATH, started as a replica set of one member; a container of mongo:8, if Docker answers; else mscheduler's own
 // embedded server, which needs nothing.

@@ -30,7 +30,7 @@ type Config struct {
 	// Prefix of the collections' names. Defaults to "".
 	Prefix string
 	// EngineID names this process among the engines. Rules and flows of one process share an
-	// engine, which is listed under the id of the first. Defaults to a generated id.
+	// engine, which is listed under the id of the first. Defaults to "engine-" and random letters.
 	EngineID string
 	// SecretKey encrypts the keys that sign the calls and callbacks of rules: 32 bytes as hex
 	// or base64. During a key rotation it lists several keys, separated by commas: the first
@@ -65,10 +65,8 @@ func New(cfg Config) (*Periodic, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := cfg.EngineID
-	if id == "" {
-		id = "periodic-" + input.Random()[:12]
-	} else if err := input.WorkerID("engine_id", id); err != nil {
+	id, err := input.EngineID(cfg.EngineID)
+	if err != nil {
 		return nil, err
 	}
 	box, err := secret.Parse("secret_key", cfg.SecretKey)

@@ -26,7 +26,7 @@ type Config struct {
 	// Prefix of the collections' names. Defaults to "".
 	Prefix string
 	// EngineID names this process among the engines. Engines of one process that share their
-	// queries use the name of the first one. Defaults to a generated id.
+	// queries use the name of the first one. Defaults to "engine-" and random letters.
 	EngineID string
 	// SecretKey encrypts the keys that sign the callbacks of plans: 32 bytes as hex or base64, or several
 	// separated by commas. The first encrypts, all decrypt. Defaults to none: plans with such keys are
@@ -58,10 +58,8 @@ func New(cfg Config) (*Plans, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := cfg.EngineID
-	if id == "" {
-		id = "plan-" + input.Random()[:12]
-	} else if err := input.WorkerID("engine_id", id); err != nil {
+	id, err := input.EngineID(cfg.EngineID)
+	if err != nil {
 		return nil, err
 	}
 	box, err := secret.Parse("secret_key", cfg.SecretKey)

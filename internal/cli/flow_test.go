@@ -119,7 +119,7 @@ done +exec +WAIT +\S.* +- +stock, mail +-$`, r.stdout)
 	require.Contains(t, r.stdout, `"node":"mail","status":"SUCCESS","life":1}`)
 
 	r = s.ok("worker", "list")
-	require.Regexp(t, `(?m)^flow-\S+ +alive +mscheduler\.flow `, r.stdout)
+	require.Regexp(t, `(?m)^engine-\S+ +alive +mscheduler\.flow `, r.stdout)
 	require.Contains(t, s.ok("doctor").stdout, "mscheduler.flow")
 	s.ok("flow", "start", "-f", s.file("key: k2\nnodes: [{id: a, type: nobody}]\n"))
 	require.Contains(t, checks(t, s.ok("doctor", "-o", "json"))["flows"].Detail, "a live engine carries their flows on")

@@ -107,6 +107,18 @@ func TestWorkerListShowsWhoLives(t *testing.T) {
 	require.NotContains(t, s.ok("worker", "list", "--all").stdout, "w1", "a graceful stop leaves nothing behind")
 }
 
+func TestWorkerListShowsEachKindOfAnEngine(t *testing.T) {
+	s := newSession(t)
+	_, _, stop := s.worker("--periodic", "--flow", "--plan")
+	var row string
+	s.eventually("one engine decides about everything", func() bool {
+		row = regexp.MustCompile(`(?m)^engine-.*$`).FindString(s.ok("worker", "list").stdout)
+		return strings.Contains(row, "mscheduler.flow") && strings.Contains(row, "mscheduler.periodic") && strings.Contains(row, "mscheduler.plan")
+	})
+	require.NotContains(t, row, "…")
+	stop()
+}
+
 func TestWorkerStopsGracefully(t *testing.T) {
 	s := newSession(t)
 	runs := filepath.Join(s.dir, "runs")

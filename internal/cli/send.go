@@ -45,6 +45,9 @@ with its place and not sent; the other lines are sent, and the exit code is 2. A
 already exists is left alone unless --existing says otherwise. --dry-run only checks.
 
 With on_pending the error receiver of a callback is also called when the task becomes Pending.
+With --wait the exit code is 1 if the task ended without success or --wait-timeout passed. A task
+that has not ended goes on: mscheduler task wait. --timeout is a limit of the task's executions.
+
 A type without a definition and without a live worker gets a warning; the task is stored.
 
 The built-in types:
@@ -55,6 +58,7 @@ The built-in types:
 func (a *app) sendCommand() *cobra.Command {
 	var s sendFlags
 	var file string
+	var limit waitLimit
 	var wait, dryRun, unchecked bool
 	cmd := &cobra.Command{
 		Use: "send [TYPE]", Short: "Send one task, or many from a file", Long: sendHelp,
@@ -69,6 +73,8 @@ func (a *app) sendCommand() *cobra.Command {
 				return usage("send requires a TYPE or --file; see: mscheduler send --help")
 			case file != "" && wait:
 				return usage("--wait works with a single task, not with --file")
+			case !wait && cmd.Flags().Changed("wait-timeout"):
+				return usage("--wait-timeout requires --wait")
 			case file != "" && cmd.Flags().Changed("key"):
 				return usage("--key works with a single task; in a file each line has its own key")
 			default:
@@ -77,7 +83,7 @@ func (a *app) sendCommand() *cobra.Command {
 		},
 		ValidArgsFunction: fixed(builtin.HTTP.Name(), builtin.Exec.Name()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.readSendFlags(&s, cmd.Flags()); err != nil {
+			if err := errors.Join(a.readSendFlags(&s, cmd.Flags()), limit.check()); err != nil {
 				return err
 			}
 			if len(args) == 1 {
@@ -93,13 +99,17 @@ func (a *app) sendCommand() *cobra.Command {
 			if err != nil || dryRun {
 				return a.checked(err)
 			}
-			return a.sendOne(cmd.Context(), it, s.task.Existing, wait)
+			if wait {
+				return a.sendAndWait(cmd.Context(), it, limit)
+			}
+			return a.sendOne(cmd.Context(), it, s.task.Existing)
 		},
 	}
 	s.register(cmd.Flags())
 	s.completions(cmd)
 	cmd.Flags().StringVarP(&file, "file", "f", "", "JSONL file with tasks; - for stdin")
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the task's end and print its result")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the task's end and print its result; see also --wait-timeout")
+	limit.register(cmd.Flags(), "wait-timeout", "with --wait: give up after this time, such as 30s; defaults to never")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the input and send nothing")
 	cmd.Flags().BoolVar(&unchecked, "unchecked", false, "do not check arguments of the types http and exec, if they are your own types")
 	return cmd
@@ -135,25 +145,41 @@ func (a *app) checked(err error) error {
 	return nil
 }
 
-func (a *app) sendOne(ctx context.Context, it producer.JSONItem, existing []string, wait bool) error {
+// send stores a task, and warns if nobody takes it.
+func (a *app) send(ctx context.Context, it producer.JSONItem) (*connection, producer.Sent, error) {
 	c, err := a.connect(ctx)
 	if err != nil {
-		return err
+		return nil, producer.Sent{}, err
 	}
 	sent, err := c.producer.SendJSON(ctx, it.Type, it.Args, it.Options...)
 	if err != nil {
-		return err
+		return nil, sent, err
 	}
 	a.made(audit.Thing{Kind: audit.Task, ID: sent.ID})
 	if sent.Created {
 		a.warnUntaken(ctx, c, it.Type, sent.ID)
 	}
-	if wait {
-		a.ended(ctx, ExitOK, "") // what becomes of the task is no change of this command
-		succeeded, err := a.await(ctx, c, sent)
-		if err == nil && !succeeded {
-			return quiet(ExitFailed)
-		}
+	return c, sent, nil
+}
+
+func (a *app) sendAndWait(ctx context.Context, it producer.JSONItem, limit waitLimit) error {
+	c, sent, err := a.send(ctx, it)
+	if err != nil {
+		return err
+	}
+	a.ended(ctx, ExitOK, "") // what becomes of the task is no change of this command
+	ctx, cancel := limit.bound(ctx)
+	defer cancel()
+	succeeded, err := a.await(ctx, c, sent)
+	if err == nil && !succeeded {
+		return quiet(ExitFailed)
+	}
+	return err
+}
+
+func (a *app) sendOne(ctx context.Context, it producer.JSONItem, existing []string) error {
+	_, sent, err := a.send(ctx, it)
+	if err != nil {
 		return err
 	}
 	switch {

@@ -80,6 +80,15 @@ func TestSendAndWaitPrintsTheResult(t *testing.T) {
 	require.Equal(t, "sh: exit status 7: oops", end.Error)
 }
 
+func TestSendGivesUpWaitingAfterTheTimeoutAndTheTaskGoesOn(t *testing.T) {
+	s := newSession(t)
+	s.fails(ExitFailed, []string{"t/k", "the timeout passed before the task had ended", "task explain 't/k'"}, "send", "t", "--key", "k", "--wait", "--wait-timeout", "50ms")
+	require.Contains(t, s.ok("task", "show", "t/k").stdout, "New")
+	for _, none := range []string{"0s", "-1s"} {
+		s.fails(ExitUsage, []string{"--wait-timeout is " + none}, "send", "t", "--key", "k", "--wait", "--wait-timeout", none)
+	}
+}
+
 func TestDryRunNeedsNoDatabaseAndWritesNothing(t *testing.T) {
 	s := newSession(t)
 	s.uri = ""

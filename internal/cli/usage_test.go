@@ -69,6 +69,7 @@ func TestBadUsageNamesWhatIsWrong(t *testing.T) {
 		{[]string{"task", "show", "a/b", "c/d"}, "task show takes one argument, not 2; see: mscheduler task show --help"},
 		{[]string{"send", "--file", "x", "--key", "k"}, "--key works with a single task"},
 		{[]string{"send", "--file", "x", "--wait"}, "--wait works with a single task"},
+		{[]string{"send", "t", "--wait-timeout", "1s"}, "--wait-timeout requires --wait"},
 		{[]string{"send", "--file", "/no/such"}, "there is no file /no/such"},
 		{[]string{"send", "--file", file}, "is a directory"},
 		{[]string{"task", "show"}, "mscheduler: task show requires the id of a task; see: mscheduler task show --help"},

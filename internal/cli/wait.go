@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/human"
@@ -23,31 +24,56 @@ The exit code is 0 if all tasks succeeded, and 1 if one ended otherwise or --tim
 Tasks that have already ended count, too.`
 
 func (a *app) taskWait() *cobra.Command {
-	var timeout time.Duration
+	var limit waitLimit
 	cmd := &cobra.Command{
 		Use: "wait ID...", Short: "Wait for tasks to end", Long: waitHelp,
 		Args: taskArgs(some("the ids of tasks")),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if timeout <= 0 && cmd.Flags().Changed("timeout") {
-				return usage("--timeout is %s; it must be positive", span(timeout))
+			if err := limit.check(); err != nil {
+				return err
 			}
 			ctx := cmd.Context()
 			c, err := a.connectReady(ctx)
 			if err != nil {
 				return err
 			}
-			return a.awaitAll(ctx, c, args, timeout)
+			return a.awaitAll(ctx, c, args, limit)
 		},
 	}
-	spanVar(cmd.Flags(), &timeout, "timeout", 0, "give up after this time, such as 30s; defaults to never")
+	limit.register(cmd.Flags(), "timeout", "give up after this time, such as 30s; defaults to never")
 	return cmd
+}
+
+// waitLimit is a flag that says how long a command waits for tasks to end.
+type waitLimit struct {
+	flag *pflag.Flag
+	span time.Duration // 0 = without a limit
+}
+
+func (w *waitLimit) register(f *pflag.FlagSet, name, help string) {
+	spanVar(f, &w.span, name, 0, help)
+	w.flag = f.Lookup(name)
+}
+
+func (w *waitLimit) check() error {
+	if w.span <= 0 && w.flag.Changed {
+		return usage("--%s is %s; it must be positive", w.flag.Name, span(w.span))
+	}
+	return nil
+}
+
+// bound is the context of the wait alone: a database that is slow to answer is no task that has not ended.
+func (w *waitLimit) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if w.span == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, w.span, errWaited)
 }
 
 var errWaited = errors.New("the timeout passed before the task had ended")
 
-// awaitAll waits for the present lives of tasks, for at most the timeout; 0 = for ever. It is
-// one of the wait alone: a database that is slow to answer is no task that has not ended.
-func (a *app) awaitAll(ctx context.Context, c *connection, ids []string, timeout time.Duration) error {
+// awaitAll waits for the present lives of tasks.
+func (a *app) awaitAll(ctx context.Context, c *connection, ids []string, limit waitLimit) error {
 	lives, err := c.store.Tasks.ByIDs(ctx, ids)
 	if err != nil {
 		return err
@@ -67,11 +93,8 @@ func (a *app) awaitAll(ctx context.Context, c *connection, ids []string, timeout
 			return err
 		}
 	}
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errWaited)
-		defer cancel()
-	}
+	ctx, cancel := limit.bound(ctx)
+	defer cancel()
 	all := true
 	for _, id := range ids {
 		succeeded, err := a.await(ctx, c, producer.Sent{ID: id, Generation: lives[id].Generation})

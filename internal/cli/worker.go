@@ -8,10 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/internal/view"
 )
 
@@ -168,6 +171,9 @@ func stateOfWorker(w *store.Worker, now time.Time) string {
 	}
 }
 
+// typesWidth fits the types of an engine that decides about everything.
+const typesWidth = len(flowplan.EngineType + "," + tickplan.EngineType + "," + stepplan.EngineType)
+
 func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) error {
 	views := []view.Worker{}
 	t := newTable("WORKER", "STATE", "TYPES", "ONLY", "RUNNING", "SLOTS", "WAKES BY", "CLOCK", "STARTED", "HEARTBEAT")
@@ -186,7 +192,7 @@ func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) erro
 		if w.ClockError != nil {
 			apart = human.Rough(time.Duration(*w.ClockError) * time.Millisecond)
 		}
-		t.add(w.ID, stateOfWorker(w, now), human.OneLine(strings.Join(w.Types, ","), 40), human.OneLine(lifecycle.ConditionsText(w.Only), 40), fmt.Sprint(w.Running), fmt.Sprint(w.Concurrency),
+		t.add(w.ID, stateOfWorker(w, now), human.OneLine(strings.Join(w.Types, ","), typesWidth), human.OneLine(lifecycle.ConditionsText(w.Only), 40), fmt.Sprint(w.Running), fmt.Sprint(w.Concurrency),
 			w.Stream, apart, human.When(w.StartedAt, now), human.Relative(w.HeartbeatAt, now))
 	}
 	if silent > 0 && !all && !a.asJSON() {

@@ -3,13 +3,16 @@ package engine
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -160,4 +163,36 @@ func TestADeploymentThatIsNamedMustAnswer(t *testing.T) {
 	_, err := s.choose(ctx)
 	require.ErrorContains(t, err, URIVariable)
 	require.Equal(t, "waiting for 127.0.0.1:1, which MSCHEDULER_MONGODB_URI names\n", said.String())
+}
+
+// A minute of each run of the tests would be lost to a variable that names a server of yesterday.
+func TestADeploymentThatRefusesConnectionsIsNotWaitedForLong(t *testing.T) {
+	t.Setenv(URIVariable, "mongodb://127.0.0.1:1,127.0.0.1:2/?replicaSet=rs")
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_, err := URI().Start(t.Context())
+		require.ErrorContains(t, err, "127.0.0.1:1: connect")
+		require.ErrorContains(t, err, "127.0.0.1:2: connect")
+		require.ErrorContains(t, err, "unset "+URIVariable)
+		require.Equal(t, listenTime, time.Since(began))
+	})
+}
+
+func TestADeploymentThatBeginsToListenIsWaitedFor(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := l.Addr().String()
+	require.NoError(t, l.Close())
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		go func() {
+			time.Sleep(listenTime / 2)
+			if l, err := net.Listen("tcp", addr); err == nil { // else somebody else listens there
+				<-t.Context().Done()
+				assert.NoError(t, l.Close())
+			}
+		}()
+		require.NoError(t, awaitListener(t.Context(), "mongodb://127.0.0.1:1,"+addr+"/?replicaSet=rs"))
+		require.Less(t, time.Since(began), listenTime)
+	})
 }

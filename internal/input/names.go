@@ -79,6 +79,15 @@ func WorkerID(field, id string) error {
 	}
 }
 
+// EngineID is the checked id of an engine among the workers; "" = a random one. It names no kind,
+// since the engines of a process may be one.
+func EngineID(id string) (string, error) {
+	if id == "" {
+		return "engine-" + Random()[:12], nil
+	}
+	return id, WorkerID("engine_id", id)
+}
+
 // Label checks a short text that tasks are filtered by: at most 200 bytes.
 func Label(field, s string) error {
 	switch {

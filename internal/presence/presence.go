@@ -41,6 +41,7 @@ type Presence struct {
 	warns clock.Seldom
 
 	draining bool // that it told
+	watching bool // it has told once that it watches
 	fleet    atomic.Int64
 	rank     atomic.Int64
 	met      atomic.Bool   // another worker was quicker, so there are some
@@ -84,10 +85,10 @@ func (p *Presence) Met() { p.met.Store(true) }
 // time is twice the one before, up to a heartbeat.
 const firstEarly = 250 * time.Millisecond
 
-// Due reports whether it is time for a heartbeat: also when the types have changed, the worker has begun to drain or
-// ceased to, or the clock was not read for as long.
+// Due reports whether it is time for a heartbeat: also when the types have changed, the worker watches for the first
+// time, it has begun to drain or ceased to, or the clock was not read for as long.
 func (p *Presence) Due() bool {
-	return p.countsEarly() || p.draining != p.cfg.Worker().Draining || p.beat.Since(p.cfg.Clock) >= store.HeartbeatInterval || p.cfg.Store.Clock.Age() >= store.HeartbeatInterval || !slices.Equal(p.types, p.cfg.Types())
+	return p.countsEarly() || !p.watching && p.cfg.Watching() || p.draining != p.cfg.Worker().Draining || p.beat.Since(p.cfg.Clock) >= store.HeartbeatInterval || p.cfg.Store.Clock.Age() >= store.HeartbeatInterval || !slices.Equal(p.types, p.cfg.Types())
 }
 
 // countsEarly reports whether other workers were met that the last count may have missed.
@@ -99,6 +100,7 @@ func (p *Presence) countsEarly() bool {
 func (p *Presence) Beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, health.CallTimeout)
 	defer cancel()
+	watching := p.watching || p.cfg.Watching() // before the document says it
 	worker, began := p.cfg.Worker(), p.cfg.Clock.Monotonic()
 	worker.Process = p.id
 	stored, err := p.cfg.Store.Workers.Beat(ctx, worker, !p.known)
@@ -117,7 +119,7 @@ func (p *Presence) Beat(ctx context.Context) error {
 	if err := p.count(ctx, worker); err != nil {
 		return err
 	}
-	p.beat, p.types, p.draining = clock.Read(p.cfg.Clock), worker.Types, worker.Draining
+	p.beat, p.types, p.draining, p.watching = clock.Read(p.cfg.Clock), worker.Types, worker.Draining, watching
 	return nil
 }
 

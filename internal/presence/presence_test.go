@@ -52,6 +52,24 @@ func TestAWorkerKnowsItsRankAmongTheLive(t *testing.T) {
 	require.Zero(t, p.Rank())
 }
 
+// Otherwise it would be listed as one that polls, for the half minute that follows its start.
+func TestAWorkerTellsAtOnceThatItWatchesButOnlyTheFirstTime(t *testing.T) {
+	p, _, later := fleet(t)
+	watching := false
+	p.cfg.Watching = func() bool { return watching }
+	require.NoError(t, p.Beat(t.Context()))
+	require.False(t, p.Due(), "it polls, as it told")
+	watching = true
+	require.True(t, p.Due())
+	require.NoError(t, p.Beat(t.Context()))
+	for range 2 {
+		require.False(t, p.Due(), "it has told")
+		watching = !watching
+	}
+	later.by += store.HeartbeatInterval
+	require.True(t, p.Due())
+}
+
 // Workers that start together count each other too early: the ones that start last are missing.
 func TestAWorkerThatMeetsOthersCountsThemAgainSoon(t *testing.T) {
 	p, st, later := fleet(t)

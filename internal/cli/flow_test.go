@@ -154,8 +154,8 @@ nodes:
 	r = s.ok("flow", "explain", "k", "approve")
 	require.Equal(t, "approve of k is PENDING.\nIt is PENDING: it asks: Is the amount correct?\namount: a number, required (in euros).\nfinal: true or false.\n"+
 		"send_by: one of post, courier.\nnote: text.\nResolve it as SUCCESS with these values, or as ERROR.\n", r.stdout)
-	s.fails(ExitUsage, []string{"values.amount is missing; it is required: in euros"}, "flow", "resolve", "k", "approve", "SUCCESS")
-	s.fails(ExitUsage, []string{`values.amount is "x"; want a number`, `values.final is "maybe"; want true or false`, `values.send_by is "air"; want one of post, courier`, "values.other is not asked for; the node asks for amount, final, send_by, note"},
+	s.fails(ExitUsage, []string{"mscheduler: flow k, node approve: --set amount is missing; it is required: in euros\n"}, "flow", "resolve", "k", "approve", "SUCCESS")
+	s.fails(ExitUsage, []string{`mscheduler: flow k, node approve: --set amount is "x"; want a number`, `--set final is "maybe"; want true or false`, `--set send_by is "air"; want one of post, courier`, "--set other is not asked for; the node asks for amount, final, send_by, note"},
 		"flow", "resolve", "k", "approve", "SUCCESS", "--set", "amount=x", "--set", "final=maybe", "--set", "send_by=air", "--set", "other=1")
 	s.fails(ExitUsage, []string{`--set is "amount"; want FIELD=VALUE`}, "flow", "resolve", "k", "approve", "SUCCESS", "--set", "amount")
 	s.fails(ExitUsage, []string{"--set works with SUCCESS"}, "flow", "resolve", "k", "approve", "ERROR", "--set", "amount=1")

@@ -175,6 +175,15 @@ func TestDryRunShowsWhatAChangeMeansTickByTick(t *testing.T) {
 	require.Contains(t, s.ok("periodic", "list", "-o", "yaml").stdout, "overlap: SKIP", "nothing was written")
 }
 
+func TestDryRunSaysThatARuleHasTooManyTicksForAllDays(t *testing.T) {
+	s := newSession(t)
+	often := s.file("name: n\ncron: '*/20 * * * * *'\ntype: t\n")
+	r := s.ok("periodic", "apply", "-f", often, "--dry-run", "--days", "5")
+	require.Contains(t, r.stdout, "LAST 4D 15H")
+	require.Contains(t, r.stdout, "    (shortened from 5d: a rule has more than 20000 ticks in that time)\n")
+	require.NotContains(t, s.ok("periodic", "apply", "-f", often, "--dry-run", "--days", "4").stdout, "shortened")
+}
+
 func TestPreviewShowsWhatChangesOfClocksDo(t *testing.T) {
 	s := newSession(t)
 	s.uri = "" // no database is needed

@@ -298,7 +298,7 @@ func TestAFileOfFlowsThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 		good + "nodes: [{id: a, type: t, args: {x: {$output: b.y}}}, {id: b, type: t, after: [a]}]\n":      {"types.yaml:4:46: nodes[0].args.x.$output (node a)"},
 		good + "nodes: [{id: a, type: t, options: {timeout: soon}}]\n":                                     {`options.timeout is "soon"; want a duration`},
 		good + "nodes: [{id: a, type: http, args: {urll: x}}]\n":                                           {"types.yaml:4:42: nodes[0].args.urll is not an argument of this type"},
-		good + "nodes: [{id: a, flow: {nodes: [{id: b, type: exec}]}}]\n":                                  {"nodes[0].flow.nodes[0].args.argv is empty"},
+		good + "nodes: [{id: a, flow: {nodes: [{id: b, type: exec}]}}]\n":                                  {"types.yaml:4:46: nodes[0].flow.nodes[0].args.argv is missing"},
 		good + "nodes: [{id: N/A, type: t}]\n":                                                             {"the name of no node"},
 		good + "nodes: [{id: a, type: t}, {id: b, type: t, after: [a], join: {strategy: at_least, n: 2}}]": {"join.n"},
 		"":     {"there are no flows"},
@@ -394,7 +394,7 @@ func TestAStreamIsAppendedToListedResolvedAndOpened(t *testing.T) {
 	require.Contains(t, r.stderr, `:1:8: id (node "a b") is "a b"; want 1 to 64 of a-z A-Z 0-9 _ -`)
 	require.Contains(t, r.stderr, ":2:34: prio is not known in a node")
 	require.Contains(t, s.run("flow", "append", "a/b", "4711", "--type", "exec").stderr, `scene is "a/b"; a slash is not allowed`)
-	require.Contains(t, s.run("flow", "append", "a", "b", "--type", "exec").stderr, "args.argv is empty")
+	require.Contains(t, s.run("flow", "append", "a", "b", "--type", "exec").stderr, "args.argv is missing")
 	require.Contains(t, s.run("flow", "list").stderr, "is not set up", "nothing was written")
 
 	r = s.ok("flow", "append", "orders", "4711", "-f", path)

@@ -29,7 +29,7 @@ func TestWhatAPersonAnswersReachesTheNextNodes(t *testing.T) {
 	require.Equal(t, "ask: it asks: how many?", testdb.Receive(t, told))
 	_, err := w.flows.Answer(t.Context(), f.ID, "ask", map[string]any{"n": "many"}, "")
 	require.ErrorIs(t, err, model.ErrInvalid)
-	require.ErrorContains(t, err, `values.n is "many"; want a number`)
+	require.ErrorContains(t, err, `flow -/f, node ask: values.n is "many"; want a number`)
 	_, err = w.flows.Answer(t.Context(), f.ID, "ask", map[string]any{"n": 4, "how": "well"}, "counted")
 	require.NoError(t, err)
 	w.becomes(f.ID, graph.StatusFinish)

@@ -71,3 +71,30 @@ func TestStreamsAreCountedByStateWithTheirBacklog(t *testing.T) {
 		require.EqualValues(t, n, now[series], series)
 	}
 }
+
+func TestOnlyNodesThatAPersonMustDecideAreCountedAsPending(t *testing.T) {
+	db := testdb.New(t)
+	flows, err := flow.New(flow.Config{Database: db})
+	require.NoError(t, err)
+	m := collector(t, metrics.Config{Database: db})
+	c, err := consumer.New(consumer.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Handle(c, badType, func(context.Context, *consumer.Task[model.None]) (model.None, error) {
+		return model.None{}, consumer.Fatal(errors.New("no"))
+	}))
+	runs(t, c.Run)
+	runs(t, flows.Run)
+	_, err = flows.Start(t.Context(), graph.Spec{Key: "claim", Nodes: []graph.NodeSpec{
+		{ID: "check", Type: "bad", OnFailure: graph.Continue},
+		{ID: "report", Type: "good", After: []string{"check"}}, // its join can no longer be met
+		{ID: "review", Ask: &graph.Ask{Title: "blocked by whom?"}, After: []string{"check"}, Join: graph.Join{Strategy: graph.AllEnded}},
+		{ID: "pay", Type: "good", After: []string{"review"}},
+		{ID: "mail", Type: "good", After: []string{"pay", "report"}, Join: graph.Join{Strategy: graph.AllEnded}},
+	}})
+	require.NoError(t, err)
+	testdb.Eventually(t, "two nodes wait for a person, and two for those nodes", func() bool {
+		n, err := db.Collection("flow_nodes").CountDocuments(t.Context(), map[string]any{"status": graph.NodePending})
+		return err == nil && n == 4
+	})
+	require.EqualValues(t, 2, counted(t, db, m)["flow_nodes_pending"])
+}

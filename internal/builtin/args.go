@@ -54,7 +54,11 @@ func checkNode(n *graph.NodeSpec) error {
 	return CheckArgs(n.Type, args)
 }
 
-type validated interface{ validate() error }
+// validated are the arguments of a built-in type. Each type requires one of them, its first.
+type validated interface {
+	// validate finds everything that is wrong; given says whether the required argument was given.
+	validate(given bool) error
+}
 
 // argsOf is where the arguments of a built-in type go; nil for any other type.
 func argsOf(typ string) validated {
@@ -73,9 +77,12 @@ func argsOf(typ string) validated {
 // the sign of a rolling deploy that the consumer takes them for.
 func decode(args json.RawMessage, into validated, strict bool) error {
 	if len(bytes.TrimSpace(args)) == 0 || bytes.Equal(bytes.TrimSpace(args), []byte("null")) {
-		return into.validate()
+		return into.validate(false)
 	}
-	if err := exactNames(args, into); err != nil {
+	var given map[string]json.RawMessage
+	_ = json.Unmarshal(args, &given) // the decoder says what is wrong with it
+	names := argNames(into)
+	if err := exactNames(given, names); err != nil {
 		return err
 	}
 	dec := json.NewDecoder(bytes.NewReader(args))
@@ -84,21 +91,18 @@ func decode(args json.RawMessage, into validated, strict bool) error {
 	}
 	if err := dec.Decode(into); err != nil {
 		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			return input.Invalid("args."+strings.Trim(name, `"`), "is not an argument of this type; want %s", strings.Join(argNames(into), ", "))
+			return input.Invalid("args."+strings.Trim(name, `"`), "is not an argument of this type; want %s", strings.Join(names, ", "))
 		}
 		return argsError(err)
 	}
-	return into.validate()
+	_, required := given[names[0]]
+	return into.validate(required)
 }
 
 // exactNames refuses a name that has other letters in upper case than an argument. The decoder would take it
 // for that argument, and what hides and compares credentials would not.
-func exactNames(args json.RawMessage, into validated) error {
-	var given map[string]json.RawMessage
-	if json.Unmarshal(args, &given) != nil {
-		return nil //nolint:nilerr // the decoder says why
-	}
-	for _, name := range argNames(into) {
+func exactNames(given map[string]json.RawMessage, names []string) error {
+	for _, name := range names {
 		for other := range given {
 			if other != name && strings.EqualFold(other, name) {
 				return input.Invalid("args."+other, "is not an argument of this type; its name is %s", name)
@@ -132,6 +136,14 @@ func argsError(err error) error {
 	default:
 		return input.Invalid("args", "is not JSON: %v", err)
 	}
+}
+
+// none says how a required argument has no value.
+func none(given bool) string {
+	if given {
+		return "is empty"
+	}
+	return "is missing"
 }
 
 // goKind says a Go type in JSON's words.

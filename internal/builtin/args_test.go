@@ -16,9 +16,11 @@ var badArgs = []struct {
 	typ, args string
 	fields    []string
 }{
-	{"http", ``, []string{"args.url is empty"}},
-	{"http", `null`, []string{"args.url is empty"}},
-	{"http", `{}`, []string{"args.url is empty"}},
+	{"http", ``, []string{"args.url is missing; want an http or https URL"}},
+	{"http", `null`, []string{"args.url is missing"}},
+	{"http", `{}`, []string{"args.url is missing"}},
+	{"http", `{"method":"get"}`, []string{"args.url is missing", "args.method"}},
+	{"http", `{"url":""}`, []string{"args.url is empty; want an http or https URL"}},
 	{"http", `[]`, []string{"args is a JSON array; want an object"}},
 	{"http", `{"url":7}`, []string{"args.url is a JSON number; want a string"}},
 	{"http", `{"url":"example.org"}`, []string{"args.url", "http://"}},
@@ -40,7 +42,8 @@ var badArgs = []struct {
 	{"http", `{"url":"http://x","expect":200}`, []string{"args.expect is a JSON number; want an array"}},
 	{"http", `{"url":"http://x","max_redirects":21}`, []string{"args.max_redirects"}},
 	{"http", `{"url":"","timeout_ms":-1}`, []string{"args.url", "args.timeout_ms"}},
-	{"exec", ``, []string{"args.argv is empty"}},
+	{"exec", ``, []string{"args.argv is missing; want the program"}},
+	{"exec", `{"dir":"/"}`, []string{"args.argv is missing"}},
 	{"exec", `{"argv":[]}`, []string{"args.argv is empty"}},
 	{"exec", `{"argv":[""]}`, []string{"args.argv is empty"}},
 	{"exec", `{"argv":"ls -l"}`, []string{"args.argv is a JSON string; want an array"}},

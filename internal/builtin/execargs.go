@@ -46,11 +46,11 @@ type ExecResult struct {
 
 const maxExecTimeout = 30 * 24 * time.Hour
 
-func (a *ExecArgs) validate() error {
+func (a *ExecArgs) validate(given bool) error {
 	var errs []error
 	add := func(field, format string, args ...any) { errs = append(errs, input.Invalid(field, format, args...)) }
 	if len(a.Argv) == 0 || a.Argv[0] == "" {
-		add("args.argv", `is empty; want the program and its arguments, such as ["ls", "-l"]`)
+		add("args.argv", `%s; want the program and its arguments, such as ["ls", "-l"]`, none(given))
 	}
 	for i, s := range a.Argv {
 		if strings.ContainsRune(s, 0) {

@@ -81,9 +81,11 @@ func textOrJSON(v json.RawMessage) (data []byte, isJSON bool) {
 	return v, true
 }
 
-// validate finds everything that is wrong with the arguments.
-func (a *HTTPArgs) validate() error {
+func (a *HTTPArgs) validate(given bool) error {
 	errs := []error{httpcall.ValidURL("args.url", a.URL), httpcall.ValidMethod("args.method", a.Method)}
+	if a.URL == "" {
+		errs[0] = input.Invalid("args.url", "%s; want an http or https URL", none(given))
+	}
 	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
 		errs = append(errs, httpcall.ValidHeader("args.headers", name, a.Headers[name]))
 	}

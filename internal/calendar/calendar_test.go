@@ -190,7 +190,7 @@ func TestWrongRulesAreRefusedByField(t *testing.T) {
 		"": "is empty", "* * *": "has 3 fields", "0 0 0 30 2 *": "can never fire", "0 0 0 31 2,4,6,9,11 *": "can never fire",
 		"@reboot": "not a known descriptor", "@every 1500ms": "whole seconds", "@every": "not a known descriptor",
 		"@every soon": "no valid duration", "@every 100000h": "ten years", "@every 9999999h": "at most ten years", "@every 1h9999999999m": "at most ten years", "TZ=UTC * * * * *": "must not name a zone",
-		"60 * * * * *": "second: end of range (60) above maximum (59)", "5-1 * * * * *": "second: beginning of range (5) beyond",
+		"60 * * * * *": `"60 * * * * *": second is 60; want 0 to 59`, "5-1 * * * * *": `second: "5-1" ends before it begins`,
 		"a * * * *": `minute: "a" is not a number`, "0 0 0 L * *": `day of month: "l" is not a number`,
 		"0 0 0 * foo *": `month: "foo" is neither a number nor a name such as feb`,
 		"0 0 0 * * jan": `day of week: "jan" is neither a number nor a name such as mon`,
@@ -199,10 +199,12 @@ func TestWrongRulesAreRefusedByField(t *testing.T) {
 		"0 */40 * * *":  `hour: "*/40" has a step of 40, but the field has only 24 values`,
 		"0 0 5/32 * *":  `day of month: "5/32" has a step of 32`, "0 0 1 1-6/13 *": `month: "1-6/13" has a step of 13`,
 		"0 0 * * 1-7/8": `day of week: "1-7/8" has a step of 8`, "0 0 * * */99999999999999999999": "day of week: ",
-		"0 0 * * 7-2": "day of week: beginning of range (7) beyond", "0 0 * * fri-mon": "day of week: beginning of range (5) beyond",
-		"0 0 * * 8": "day of week: end of range (8) above maximum (6)", "0 0 * * 7-8": "day of week: end of range (8) above",
+		"0 0 * * 7-2": `day of week: "7-2" ends before it begins`, "0 0 * * fri-mon": `day of week: "fri-mon" ends before it begins`,
+		"0 0 * * 8": "day of week is 8; want 0 to 7", "0 0 * * 7-8": "day of week is 8; want 0 to 7",
+		"0 24 * * *": "hour is 24; want 0 to 23", "0 0 0 * *": "day of month is 0; want 1 to 31", "0 0 0 1 13 *": "month is 13; want 1 to 12",
+		"99999999999999999999 * * * *": "minute is 99999999999999999999; want 0 to 59", "5-061 * * * *": "minute is 061; want 0 to 59",
 		"1,,2 * * * *": `minute: "" is not a value`, ", * * * *": `minute: "" is not a value`, "*-5 * * * *": `minute: "*-5" is not a value`,
-		"+5 * * * *": `minute: "+5" is not a value`, "1-2-3 * * * *": `minute: "1-2-3" is not a value`, "99 99 * * *": "hour: ",
+		"+5 * * * *": `minute: "+5" is not a value`, "1-2-3 * * * *": `minute: "1-2-3" is not a value`, "99 99 * * *": "minute is 99; want 0 to 59; hour is 99; want 0 to 23",
 	} {
 		_, err := Parse(Spec{Cron: expr})
 		require.ErrorContains(t, err, says, expr)

@@ -154,8 +154,8 @@ nodes:
 	r = s.ok("flow", "explain", "k", "approve")
 	require.Equal(t, "approve of k is PENDING.\nIt is PENDING: it asks: Is the amount correct?\namount: a number, required (in euros).\nfinal: true or false.\n"+
 		"send_by: one of post, courier.\nnote: text.\nResolve it as SUCCESS with these values, or as ERROR.\n", r.stdout)
-	s.fails(ExitUsage, []string{"values.amount is missing; it is required: in euros"}, "flow", "resolve", "k", "approve", "SUCCESS")
-	s.fails(ExitUsage, []string{`values.amount is "x"; want a number`, `values.final is "maybe"; want true or false`, `values.send_by is "air"; want one of post, courier`, "values.other is not asked for; the node asks for amount, final, send_by, note"},
+	s.fails(ExitUsage, []string{"mscheduler: flow k, node approve: --set amount is missing; it is required: in euros\n"}, "flow", "resolve", "k", "approve", "SUCCESS")
+	s.fails(ExitUsage, []string{`mscheduler: flow k, node approve: --set amount is "x"; want a number`, `--set final is "maybe"; want true or false`, `--set send_by is "air"; want one of post, courier`, "--set other is not asked for; the node asks for amount, final, send_by, note"},
 		"flow", "resolve", "k", "approve", "SUCCESS", "--set", "amount=x", "--set", "final=maybe", "--set", "send_by=air", "--set", "other=1")
 	s.fails(ExitUsage, []string{`--set is "amount"; want FIELD=VALUE`}, "flow", "resolve", "k", "approve", "SUCCESS", "--set", "amount")
 	s.fails(ExitUsage, []string{"--set works with SUCCESS"}, "flow", "resolve", "k", "approve", "ERROR", "--set", "amount=1")
@@ -298,7 +298,7 @@ func TestAFileOfFlowsThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 		good + "nodes: [{id: a, type: t, args: {x: {$output: b.y}}}, {id: b, type: t, after: [a]}]\n":      {"types.yaml:4:46: nodes[0].args.x.$output (node a)"},
 		good + "nodes: [{id: a, type: t, options: {timeout: soon}}]\n":                                     {`options.timeout is "soon"; want a duration`},
 		good + "nodes: [{id: a, type: http, args: {urll: x}}]\n":                                           {"types.yaml:4:42: nodes[0].args.urll is not an argument of this type"},
-		good + "nodes: [{id: a, flow: {nodes: [{id: b, type: exec}]}}]\n":                                  {"nodes[0].flow.nodes[0].args.argv is empty"},
+		good + "nodes: [{id: a, flow: {nodes: [{id: b, type: exec}]}}]\n":                                  {"types.yaml:4:46: nodes[0].flow.nodes[0].args.argv is missing"},
 		good + "nodes: [{id: N/A, type: t}]\n":                                                             {"the name of no node"},
 		good + "nodes: [{id: a, type: t}, {id: b, type: t, after: [a], join: {strategy: at_least, n: 2}}]": {"join.n"},
 		"":     {"there are no flows"},
@@ -394,7 +394,7 @@ func TestAStreamIsAppendedToListedResolvedAndOpened(t *testing.T) {
 	require.Contains(t, r.stderr, `:1:8: id (node "a b") is "a b"; want 1 to 64 of a-z A-Z 0-9 _ -`)
 	require.Contains(t, r.stderr, ":2:34: prio is not known in a node")
 	require.Contains(t, s.run("flow", "append", "a/b", "4711", "--type", "exec").stderr, `scene is "a/b"; a slash is not allowed`)
-	require.Contains(t, s.run("flow", "append", "a", "b", "--type", "exec").stderr, "args.argv is empty")
+	require.Contains(t, s.run("flow", "append", "a", "b", "--type", "exec").stderr, "args.argv is missing")
 	require.Contains(t, s.run("flow", "list").stderr, "is not set up", "nothing was written")
 
 	r = s.ok("flow", "append", "orders", "4711", "-f", path)

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -10,7 +12,9 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/view"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 func (f *flowsCommand) cancel() *cobra.Command {
@@ -62,7 +66,7 @@ func (f *flowsCommand) resolve() *cobra.Command {
 		RunE: f.onFlow(func(ctx context.Context, c *connection, id string, args []string) error {
 			doc, err := resolveNode(ctx, c, id, args[0], graph.NodeStatus(strings.ToUpper(args[1])), remark, set)
 			if err != nil {
-				return err
+				return asSet(err, id, args[0])
 			}
 			return f.printFlow(ctx, c, doc)
 		}),
@@ -94,6 +98,19 @@ func resolveNode(ctx context.Context, c *connection, id, node string, status gra
 		return nil, err
 	}
 	return c.flows.Answer(ctx, id, node, values, remark)
+}
+
+// asSet names the fields of an answer as they are typed.
+func asSet(err error, id, node string) error {
+	if !errors.Is(err, model.ErrInvalid) {
+		return err
+	}
+	return fmt.Errorf("flow %s, node %s: %w", id, node, input.Renamed(err, func(field string) string {
+		if name, is := strings.CutPrefix(field, "values."); is {
+			return "--set " + name
+		}
+		return field
+	}))
 }
 
 // answersOf reads values of fields from a command line. What does not look like a value of the

@@ -116,6 +116,8 @@ func TestAFileOfRulesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 		good + "name: x\ncron: '@daily'\ntype: t\nend_at: soon\n":                    {`types.yaml:8:9: end_at is "soon"`},
 		good + "name: x\ncron: '@daily'\ntype: t\nend_at: 2020-01-01\n":              {"types.yaml:6:7: cron never fires before end_at"},
 		good + "name: x\ncron: '@daily'\ntype: http\nargs: {uri: y}\n":               {"types.yaml:8:", "args.uri"},
+		good + "name: x\ncron: '@daily'\ntype: http\n":                               {"types.yaml:7:7: args.url is missing; want an http or https URL"},
+		good + "name: x\ncron: '@daily'\ntype: http\nargs: {}\n":                     {"types.yaml:8:7: args.url is missing"},
 		good + "name: x\ncron: '@daily'\ntype: t\nargs: {a: 1, a: 2}\n":              {"types.yaml:8:", `"a" already defined`},
 		good + "name: x\ncron: '@daily'\ntype: t\nargs: &a {b: *a}\n":                {"types.yaml:8:", "*a: no value before it"},
 		good + "name: x\ncron: '@daily'\ntype: t\nargs: {a: .inf}\n":                 {"types.yaml:8:", "not a JSON value"},
@@ -173,6 +175,15 @@ func TestDryRunShowsWhatAChangeMeansTickByTick(t *testing.T) {
 	require.Equal(t, 12, v.Rules[0].Forecast.Last.Stored.Runs)
 	require.Equal(t, 24, v.Rules[0].Forecast.Last.Changed.Runs)
 	require.Contains(t, s.ok("periodic", "list", "-o", "yaml").stdout, "overlap: SKIP", "nothing was written")
+}
+
+func TestDryRunSaysThatARuleHasTooManyTicksForAllDays(t *testing.T) {
+	s := newSession(t)
+	often := s.file("name: n\ncron: '*/20 * * * * *'\ntype: t\n")
+	r := s.ok("periodic", "apply", "-f", often, "--dry-run", "--days", "5")
+	require.Contains(t, r.stdout, "LAST 4D 15H")
+	require.Contains(t, r.stdout, "    (shortened from 5d: a rule has more than 20000 ticks in that time)\n")
+	require.NotContains(t, s.ok("periodic", "apply", "-f", often, "--dry-run", "--days", "4").stdout, "shortened")
 }
 
 func TestPreviewShowsWhatChangesOfClocksDo(t *testing.T) {

@@ -65,6 +65,7 @@ where the hour is *; and version: the file is refused if the stored rule has ano
 
 --dry-run writes nothing. It shows what would change, and what that means: the ticks of the
 stored and of the changed rule in the last and the next --days, as the planner decides them.
+It covers fewer days if a rule has more than 20,000 ticks in that time.
 Runs take as long as the recorded ones (or --run-takes) and end as those did.`
 
 func (r *rulesCommand) apply() *cobra.Command {
@@ -204,7 +205,7 @@ func (a *applyingRules) show(ctx context.Context, c *ruleChange, after *schedule
 		if v.Forecast, err = e.Forecast(ctx, a.rules, what); err != nil {
 			return nil, "", "", err
 		}
-		more = forecastText(v.Forecast)
+		more = forecastText(v.Forecast, a.days)
 	}
 	return v, line, more, nil
 }

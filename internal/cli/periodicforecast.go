@@ -11,8 +11,9 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// forecastText compares in words what a rule does as it is stored with what the changed one does.
-func forecastText(v *rulechange.Forecast) string {
+// forecastText compares in words what a rule does as it is stored with what the changed one does. It was asked to look
+// back and ahead that many days.
+func forecastText(v *rulechange.Forecast, days int) string {
 	var b strings.Builder
 	how := "nothing is recorded; see --run-takes"
 	switch {
@@ -24,7 +25,7 @@ func forecastText(v *rulechange.Forecast) string {
 	fmt.Fprintf(&b, "  if it were enabled all the time, and a run took %s (%s):\n", human.Rough(time.Duration(v.RunTakes)*time.Millisecond), how)
 	b.WriteString(indented("    ", forecastTable(v).flush()))
 	if v.Last.Cut || v.Next.Cut {
-		fmt.Fprintf(&b, "    (more than %d ticks are not looked at)\n", rulechange.ForecastTicks)
+		fmt.Fprintf(&b, "    (shortened from %s: a rule has more than %d ticks in that time)\n", human.Rough(time.Duration(days)*24*time.Hour), rulechange.ForecastTicks)
 	}
 	if v.Last.Stored == nil {
 		return b.String()

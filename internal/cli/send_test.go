@@ -134,7 +134,7 @@ func TestFileIsSentAndWrongLinesAreNamed(t *testing.T) {
 	require.Equal(t, "3 tasks sent: 3 new, 0 with an existing key; 18 lines refused\n", r.stdout)
 	for _, want := range []string{
 		"tasks.jsonl:4:2: not JSON", "tasks.jsonl:5:14: prio is not known in a task", "tasks.jsonl:6:26: priority is 10", "tasks.jsonl:6:56: max_lapses is -1",
-		"tasks.jsonl:7:38: args.url is empty", `tasks.jsonl:8:26: priority is "high"; want a whole number`, "tasks.jsonl:9:1: has a list; want fields",
+		"tasks.jsonl:7:38: args.url is missing", `tasks.jsonl:8:26: priority is "high"; want a whole number`, "tasks.jsonl:9:1: has a list; want fields",
 		"tasks.jsonl:10:23: in and start_time are both given", "tasks.jsonl:11:14: there is more than one JSON value", "tasks.jsonl:12:", "args.a.$b",
 		fmt.Sprintf("tasks.jsonl:13: more than %d bytes", maxLineBytes),
 		`tasks.jsonl:14:28: start_time is "yesterday"; want a time such as`, `tasks.jsonl:15:23: in_ms is "5s"; want a whole number of milliseconds`,

@@ -34,7 +34,7 @@ func TestBadUsageNamesWhatIsWrong(t *testing.T) {
 		{[]string{"send", ""}, "type is empty"},
 		{[]string{"send", "a/b"}, `type is "a/b"`},
 		{[]string{"send", "a", "b"}, "takes one TYPE"},
-		{[]string{"send", "http"}, "args.url is empty"},
+		{[]string{"send", "http"}, "args.url is missing"},
 		{[]string{"send", "http", "--args", "{"}, "--args is not JSON"},
 		{[]string{"send", "http", "--args", "@/no/such"}, "there is no file /no/such"},
 		{[]string{"send", "http", "--args", `{"url":5}`}, "args.url is a JSON number"},

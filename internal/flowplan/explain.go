@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 )
 
 // Explain returns sentences that describe why a node has its status, which nodes it waits for, and
@@ -122,7 +123,7 @@ func sentence(text string) string {
 
 // hangs says whether a node is PENDING only because others are.
 func hangs(st *graph.State) bool {
-	return st.Status == graph.NodePending && !st.Own && strings.HasPrefix(st.Reason, blockedBy)
+	return st.Status == graph.NodePending && !st.Own && strings.HasPrefix(st.Reason, lifecycle.BlockedBy)
 }
 
 // roots are the nodes that keep others PENDING, before the given one: they wait for a person

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/mql/query"
 )
 
@@ -39,9 +40,6 @@ type NoJoinError struct{ Flow, Node, Join string }
 func (e *NoJoinError) Error() string {
 	return fmt.Sprintf("flow %s, node %s: this process has no join function %q", e.Flow, e.Node, e.Join)
 }
-
-// blockedBy begins the reason of a node whose join can still be met, if somebody resolves a parent.
-const blockedBy = "blocked by "
 
 // JoinError is the error of a custom join: the function's own, or why its answer cannot be used.
 type JoinError struct {
@@ -176,7 +174,7 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 	case graph.AllEnded:
 		switch {
 		case len(p.pending) > 0:
-			return say(graph.NodePending, blockedBy+"%s, which is PENDING", name(p.pending[0]))
+			return say(graph.NodePending, lifecycle.BlockedBy+"%s, which is PENDING", name(p.pending[0]))
 		case len(p.open) > 0:
 			return j, nil
 		}
@@ -189,7 +187,7 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 		case len(p.open) >= missing:
 			return j, nil
 		case len(p.open)+len(p.pending) >= missing:
-			return say(graph.NodePending, blockedBy+"%s, which is PENDING", name(p.pending[0]))
+			return say(graph.NodePending, lifecycle.BlockedBy+"%s, which is PENDING", name(p.pending[0]))
 		default:
 			return say(graph.NodePending, "%s failed, and at least %d parents must succeed", name(p.failed[0]), v.N)
 		}
@@ -202,7 +200,7 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 		case len(p.failed) > 0:
 			return say(graph.NodePending, "%s failed and must succeed", name(p.failed[0]))
 		case len(p.pending) > 0:
-			return say(graph.NodePending, blockedBy+"%s, which is PENDING", name(p.pending[0]))
+			return say(graph.NodePending, lifecycle.BlockedBy+"%s, which is PENDING", name(p.pending[0]))
 		case len(p.open) > 0:
 			return j, nil
 		}
@@ -213,7 +211,7 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 		case len(p.failed) > 0:
 			return say(graph.NodePending, "%s failed, and all parents must succeed", name(p.failed[0]))
 		case len(p.pending) > 0:
-			return say(graph.NodePending, blockedBy+"%s, which is PENDING", name(p.pending[0]))
+			return say(graph.NodePending, lifecycle.BlockedBy+"%s, which is PENDING", name(p.pending[0]))
 		case len(p.open) > 0:
 			return j, nil
 		}
@@ -226,7 +224,7 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 	v := &f.Nodes[i]
 	if len(p.open)+len(p.pending) == len(v.After) {
 		if len(p.pending) > 0 && len(p.open) == 0 {
-			j.verdict, j.reason = graph.NodePending, fmt.Sprintf(blockedBy+"%s, which is PENDING", f.Nodes[p.pending[0]].ID)
+			j.verdict, j.reason = graph.NodePending, fmt.Sprintf(lifecycle.BlockedBy+"%s, which is PENDING", f.Nodes[p.pending[0]].ID)
 		}
 		return j, nil // no parent has ended
 	}
@@ -272,7 +270,7 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 		j.reason, j.final = fmt.Sprintf("join function %q said PENDING", v.Custom), true
 	case len(p.open) > 0:
 	case len(p.pending) > 0:
-		j.verdict, j.reason = graph.NodePending, fmt.Sprintf(blockedBy+"%s, which is PENDING", f.Nodes[p.pending[0]].ID)
+		j.verdict, j.reason = graph.NodePending, fmt.Sprintf(lifecycle.BlockedBy+"%s, which is PENDING", f.Nodes[p.pending[0]].ID)
 	default:
 		j.verdict, j.reason = graph.NodePending, fmt.Sprintf("all parents ended, and join function %q has not decided", v.Custom)
 	}

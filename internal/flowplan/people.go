@@ -58,7 +58,7 @@ func resolve(f *graph.Flow, node int, status graph.NodeStatus, values any, remar
 	if a := s.Nodes[node].Ask; a != nil && status == graph.NodeSuccess {
 		var err error
 		if s.States[node].Output, err = flowspec.Answers(a, values); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("flow %s, node %s: %w", f.ID, f.Nodes[node].ID, err)
 		}
 	}
 	s.settle(node, status, remark)

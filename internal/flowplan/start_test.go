@@ -128,7 +128,7 @@ func TestANodeAsksAPersonAndTheAnswersAreItsOutput(t *testing.T) {
 	at := time.UnixMilli(3_000_000)
 	f.Planned = nil
 	_, err := Resolve(f, 1, graph.NodeSuccess, "", &Inputs{}, at)
-	require.EqualError(t, err, "values.n is missing; it is required")
+	require.EqualError(t, err, "flow -/f, node n1: values.n is missing; it is required")
 	_, err = Answer(f, 2, map[string]any{"n": 1}, "", &Inputs{}, at)
 	require.ErrorContains(t, err, "it asks for no values")
 	for n, want := range map[int]graph.NodeStatus{7: graph.NodeReady, 5: graph.NodeSkipped} {

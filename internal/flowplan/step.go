@@ -187,7 +187,7 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 		return
 	}
 	// hangs would not do: who asks a person has set Own by now.
-	news, hung := st.Status != status, st.Status == graph.NodePending && strings.HasPrefix(st.Reason, blockedBy)
+	news, hung := st.Status != status, st.Status == graph.NodePending && strings.HasPrefix(st.Reason, lifecycle.BlockedBy)
 	if news {
 		st.At, st.DueAt = s.now, time.Time{}
 	}

@@ -45,8 +45,8 @@ func (d Doc[T]) Where() string {
 }
 
 // Locate gives each error about a field its place in the file, and sorts them by that. Fields of options may be named
-// without that, and those that were not written have the place of what they belong to. An error
-// of another kind gets the place of the document.
+// without that, and those that were not written have the place of what they belong to: arguments that of the type. An
+// error of another kind gets the place of the document.
 func (d Doc[T]) Locate(err error) error {
 	var out []error
 	var fields []*FieldError
@@ -69,7 +69,7 @@ func (d Doc[T]) Locate(err error) error {
 
 func (d Doc[T]) placeOf(path string) place {
 	for {
-		for _, p := range []string{path, "options." + path} {
+		for _, p := range []string{path, "options." + path, wanting(path)} {
 			if n := d.root.at(p); n != nil && path != "" {
 				return d.text.place(n.place)
 			}
@@ -80,6 +80,15 @@ func (d Doc[T]) placeOf(path string) place {
 		}
 		path = path[:end]
 	}
+}
+
+// wanting is the type, which says what arguments there must be, if the path is that of the arguments. Any other path is
+// returned as it is.
+func wanting(path string) string {
+	if of, are := strings.CutSuffix(path, "args"); are && (of == "" || strings.HasSuffix(of, ".")) {
+		return of + "type"
+	}
+	return path
 }
 
 // leaves are the errors that an error about input joins.

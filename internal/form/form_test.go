@@ -147,6 +147,13 @@ func TestWhatARuleForbidsHasThePlaceOfItsField(t *testing.T) {
 		require.Contains(t, docs[1].Locate(input.Invalid(field, "is wrong")).Error(), at, field)
 	}
 	require.EqualError(t, docs[0].Locate(os.ErrNotExist), "f.yaml:1:1: file does not exist")
+	for text, at := range map[string]string{
+		"name: n\ntype: http\n": "f.yaml:2:7: ", "name: n\ntype: http\nargs:\n  method: GET\n": "f.yaml:4:3: ", "name: n\n": "f.yaml:1:1: ",
+	} {
+		docs, err := Read[Rule]("f.yaml", []byte(text), "a rule", "rules")
+		require.NoError(t, err)
+		require.Contains(t, docs[0].Locate(input.Invalid("args.url", "is missing")).Error(), at, "the type wants it")
+	}
 	require.NoError(t, docs[0].Locate(nil))
 }
 

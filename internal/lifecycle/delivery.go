@@ -50,6 +50,10 @@ type FlowEvent struct {
 	ErrorInfo string `json:"error_info"`
 }
 
+// BlockedBy begins the reason of a node of a flow that is PENDING only because an earlier node is. No person has to decide
+// about it, so no event tells of it.
+const BlockedBy = "blocked by "
+
 // DeliveryKey is the key of the task that delivers the callback of one life of a task, and
 // the id by which receivers know it: a life ends once with a callback, so there is one.
 func DeliveryKey(taskID string, generation int64) string {

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/measure"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
@@ -54,7 +55,7 @@ type Census struct {
 
 	FlowsRunning Backlog `bson:"flows_running"`
 	FlowsPending Backlog `bson:"flows_pending"`
-	NodesPending Backlog `bson:"nodes_pending"`
+	NodesPending Backlog `bson:"nodes_pending"` // a person must decide
 	PlansRunning Backlog `bson:"plans_running"`
 	PlansError   Backlog `bson:"plans_error"`
 
@@ -427,9 +428,11 @@ func (c *census) backlogs(ctx context.Context) (err error) {
 	return nil
 }
 
-// planners counts rules, flows and plans. Indexes: fire, planned, state, late.
+// planners counts rules, flows, plans, and the nodes that a person must decide: it reads the records of PENDING ones.
+// Indexes: fire, planned, state.
 func (c *census) planners(ctx context.Context) (err error) {
 	of := func(status string) bson.D { return bson.D{d("status", status)} }
+	people := append(of(string(graph.NodePending)), d("reason", bson.D{d("$not", bson.Regex{Pattern: "^" + lifecycle.BlockedBy})}))
 	for _, n := range []struct {
 		to, last  *Backlog
 		coll      *mongo.Collection
@@ -439,7 +442,7 @@ func (c *census) planners(ctx context.Context) (err error) {
 		{&c.Rules, &c.last.Rules, c.s.rules, indexFire, "next_fire_at", bson.D{d("next_fire_at", sinceEver)}},
 		{&c.FlowsRunning, &c.last.FlowsRunning, c.s.flows, indexState, "updated_at", of(string(graph.StatusRunning))},
 		{&c.FlowsPending, &c.last.FlowsPending, c.s.flows, indexState, "updated_at", of(string(graph.StatusPending))},
-		{&c.NodesPending, &c.last.NodesPending, c.s.flowNodes, indexState, "at", of(string(graph.NodePending))},
+		{&c.NodesPending, &c.last.NodesPending, c.s.flowNodes, indexState, "at", people},
 		{&c.PlansRunning, &c.last.PlansRunning, c.s.plans, indexState, "updated_at", of(string(repeat.StatusRunning))},
 		{&c.PlansError, &c.last.PlansError, c.s.plans, indexState, "updated_at", of(string(repeat.StatusError))},
 	} {

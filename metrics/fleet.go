@@ -86,7 +86,7 @@ var ofFleet = []metric[fleet]{
 			emit(f.FlowsRunning.N, "RUNNING")
 			emit(f.FlowsPending.N, "PENDING")
 		}},
-	{"flow_nodes_pending", gauge, "Nodes of flows and streams that wait for a person. Nodes that wait only for such a node are left out.", nil,
+	{"flow_nodes_pending", gauge, "Nodes of flows and streams that wait for a person, and nodes that started a flow with such a node. Nodes behind them are left out.", nil,
 		func(f fleet, emit emit) { emit(f.NodesPending.N) }},
 	{"flow_streams", gauge, "Streams by state: open, suspended until a person decides, or closed.", []string{"scene", "state"},
 		func(f fleet, emit emit) {

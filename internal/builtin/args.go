@@ -95,8 +95,8 @@ func decode(args json.RawMessage, into validated, strict bool) error {
 		}
 		return argsError(err)
 	}
-	_, required := given[names[0]]
-	return into.validate(required)
+	required, there := given[names[0]]
+	return into.validate(there && string(required) != "null")
 }
 
 // exactNames refuses a name that has other letters in upper case than an argument. The decoder would take it

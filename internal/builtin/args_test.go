@@ -19,6 +19,7 @@ var badArgs = []struct {
 	{"http", ``, []string{"args.url is missing; want an http or https URL"}},
 	{"http", `null`, []string{"args.url is missing"}},
 	{"http", `{}`, []string{"args.url is missing"}},
+	{"http", `{"url":null}`, []string{"args.url is missing"}},
 	{"http", `{"method":"get"}`, []string{"args.url is missing", "args.method"}},
 	{"http", `{"url":""}`, []string{"args.url is empty; want an http or https URL"}},
 	{"http", `[]`, []string{"args is a JSON array; want an object"}},

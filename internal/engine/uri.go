@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo/address"
@@ -51,8 +52,8 @@ func awaitListener(ctx context.Context, uri string) error {
 		var refusals []error
 		for _, host := range hosts {
 			err := dial(context.WithoutCancel(ctx), address.Address(host)) // the end of ctx is no timeout of the host
-			if timeout := net.Error(nil); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
-				return nil
+			if !errors.Is(err, syscall.ECONNREFUSED) {
+				return nil // whatever else it is may take longer, such as a name that is not known yet
 			}
 			refusals = append(refusals, err)
 		}

@@ -182,7 +182,7 @@ func Claim(t *model.Task, by Claimant, eff Effective, now time.Time) (*model.Tas
 	if i := evictable(c, by.WorkerID, now); i >= 0 {
 		gone := c.WorkerStates[i]
 		c.WorkerStates[i] = w
-		keepFailures(c, &gone)
+		keepOf(c, &gone)
 	} else {
 		c.WorkerStates = append(c.WorkerStates, w)
 	}
@@ -242,15 +242,29 @@ func Lease(w *model.WorkerState, lease time.Duration, now time.Time) time.Time {
 	return until
 }
 
-// keepFailures adds the errors and lapses of an execution that is no longer listed to another one of its
-// worker. So it stays known what counts for max_errors_per_worker, and what a send of [model.RestartFailed] resets.
-func keepFailures(t *model.Task, gone *model.WorkerState) {
+// keepOf keeps in the newest other execution of its worker what an execution that is no longer listed leaves: its errors
+// and lapses, which count for max_errors_per_worker and which a send of [model.RestartFailed] resets, and the worker's
+// checkpoint.
+func keepOf(t *model.Task, gone *model.WorkerState) {
+	var heir *model.WorkerState
+	newer := false // a checkpoint
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; w.WorkerID == gone.WorkerID {
-			w.ErrorsBefore += errorsIn(gone)
-			w.LapsesBefore += lapsesIn(gone)
-			return
+		w := &t.WorkerStates[i]
+		if w.WorkerID != gone.WorkerID {
+			continue
 		}
+		newer = newer || w.Checkpoint.Type != 0 && w.ClaimedAt.After(gone.ClaimedAt)
+		if heir == nil || w.ClaimedAt.After(heir.ClaimedAt) {
+			heir = w
+		}
+	}
+	if heir == nil {
+		return
+	}
+	heir.ErrorsBefore += errorsIn(gone)
+	heir.LapsesBefore += lapsesIn(gone)
+	if gone.Checkpoint.Type != 0 && !newer {
+		heir.Checkpoint = gone.Checkpoint
 	}
 }
 

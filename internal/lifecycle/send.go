@@ -242,16 +242,20 @@ func cleanFailures(t *model.Task, cleaned map[string]bool) {
 // recount makes the counters and the last error those of the executions that count. The text of the first worker that
 // could not decode the arguments stays as long as undecodable_since does.
 func recount(t *model.Task) {
-	t.ErrorCount, t.LapseCount, t.ErrorInfo = 0, 0, ""
+	t.ErrorCount, t.LapseCount = 0, 0
 	var last time.Time
+	info := ""
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
 		t.ErrorCount += errorsIn(w)
 		t.LapseCount += lapsesIn(w)
 		told := counts(w) || w.FailKind == failkind.Undecodable && w.FailTime.Equal(t.UndecodableSince)
 		if told && !w.FailTime.Before(last) {
-			t.ErrorInfo, last = w.FailReason, w.FailTime
+			info, last = w.FailReason, w.FailTime
 		}
+	}
+	if info != "" || t.ErrorCount+t.LapseCount == 0 { // else none that counts is listed any more
+		t.ErrorInfo = info
 	}
 }
 

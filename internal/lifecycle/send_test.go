@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -101,6 +102,24 @@ func TestAResetLeavesTheLapsesAndErrorsOfAWorkerThatRunsHoweverManyThereWere(t *
 	require.Equal(t, failed{23, 15}, failed{s.task.ErrorCount, s.task.LapseCount})
 	s.sendAgain(model.RestartFailed)
 	require.Equal(t, failed{3, 15}, failed{s.task.ErrorCount, s.task.LapseCount})
+	require.Equal(t, "e", s.task.ErrorInfo, "of an execution that is no longer listed")
+}
+
+func TestACheckpointOutlivesTheListingOfTheExecutionThatSavedIt(t *testing.T) {
+	s := newSeveral(t, model.Options{Retry: &model.Retry{MaxErrors: new(100)}})
+	for i := range input.MaxBadStates - 1 {
+		s.finish(s.claim(fmt.Sprint("other", i)), Failed(failkind.Error, "e").After(0))
+	}
+	saved := bson.RawValue{Type: bson.TypeBoolean, Value: []byte{1}}
+	exec := s.claim("w1")
+	_, w := ExecutionOf(s.task, exec)
+	w.Checkpoint = saved
+	s.finish(exec, Failed(failkind.Error, "e").After(0))
+	for range 3 {
+		exec = s.claim("w1")
+		require.Equal(t, saved, CheckpointOf(s.task, "w1"))
+		s.finish(exec, Failed(failkind.Error, "e").After(0))
+	}
 }
 
 func TestAResetForgetsTheLapsesOfAWorkerHoweverManyThereWere(t *testing.T) {

@@ -165,21 +165,23 @@ func (s *Store) TakeCensus(ctx context.Context, last Census) (Census, error) {
 }
 
 // count is counted; what takes too long has the number of the last census.
-func (c *census) count(ctx context.Context, coll *mongo.Collection, index, at string, filter bson.D, last Backlog) (Backlog, error) {
-	b, ok, err := c.counted(ctx, coll, index, at, filter)
+func (c *census) count(ctx context.Context, coll *mongo.Collection, index, at string, filter bson.D, last Backlog, also ...bson.D) (Backlog, error) {
+	b, ok, err := c.counted(ctx, coll, index, at, filter, also...)
 	if err == nil && !ok {
 		b = last
 	}
 	return b, err
 }
 
-// counted counts the documents that the filter finds by that index, whose time is the given field. ok is false
-// if that takes too long.
-func (c *census) counted(ctx context.Context, coll *mongo.Collection, index, at string, filter bson.D) (b Backlog, ok bool, err error) {
-	found, ok, err := inTime[Backlog](ctx, c, coll, index, mongo.Pipeline{
-		{d("$match", filter)}, {d("$limit", MostCounted)},
-		{d("$group", bson.D{d("_id", nil), d("n", bson.D{d("$sum", 1)}), d("oldest", bson.D{d("$min", "$"+at)})})},
-	})
+// counted counts the documents that the filter finds by that index, whose time is the given field, and of which also
+// holds what only the documents tell. ok is false if that takes too long.
+func (c *census) counted(ctx context.Context, coll *mongo.Collection, index, at string, filter bson.D, also ...bson.D) (b Backlog, ok bool, err error) {
+	stages := mongo.Pipeline{{d("$match", filter)}, {d("$limit", MostCounted)}}
+	for _, f := range also {
+		stages = append(stages, bson.D{d("$match", f)})
+	}
+	found, ok, err := inTime[Backlog](ctx, c, coll, index, append(stages,
+		bson.D{d("$group", bson.D{d("_id", nil), d("n", bson.D{d("$sum", 1)}), d("oldest", bson.D{d("$min", "$"+at)})})}))
 	if len(found) > 0 {
 		b = found[0]
 	}
@@ -432,21 +434,22 @@ func (c *census) backlogs(ctx context.Context) (err error) {
 // Indexes: fire, planned, state.
 func (c *census) planners(ctx context.Context) (err error) {
 	of := func(status string) bson.D { return bson.D{d("status", status)} }
-	people := append(of(string(graph.NodePending)), d("reason", bson.D{d("$not", bson.Regex{Pattern: "^" + lifecycle.BlockedBy})}))
+	people := bson.D{d("reason", bson.D{d("$not", bson.Regex{Pattern: "^" + lifecycle.BlockedBy})})}
 	for _, n := range []struct {
 		to, last  *Backlog
 		coll      *mongo.Collection
 		index, at string
 		filter    bson.D
+		also      []bson.D
 	}{
-		{&c.Rules, &c.last.Rules, c.s.rules, indexFire, "next_fire_at", bson.D{d("next_fire_at", sinceEver)}},
-		{&c.FlowsRunning, &c.last.FlowsRunning, c.s.flows, indexState, "updated_at", of(string(graph.StatusRunning))},
-		{&c.FlowsPending, &c.last.FlowsPending, c.s.flows, indexState, "updated_at", of(string(graph.StatusPending))},
-		{&c.NodesPending, &c.last.NodesPending, c.s.flowNodes, indexState, "at", people},
-		{&c.PlansRunning, &c.last.PlansRunning, c.s.plans, indexState, "updated_at", of(string(repeat.StatusRunning))},
-		{&c.PlansError, &c.last.PlansError, c.s.plans, indexState, "updated_at", of(string(repeat.StatusError))},
+		{&c.Rules, &c.last.Rules, c.s.rules, indexFire, "next_fire_at", bson.D{d("next_fire_at", sinceEver)}, nil},
+		{&c.FlowsRunning, &c.last.FlowsRunning, c.s.flows, indexState, "updated_at", of(string(graph.StatusRunning)), nil},
+		{&c.FlowsPending, &c.last.FlowsPending, c.s.flows, indexState, "updated_at", of(string(graph.StatusPending)), nil},
+		{&c.NodesPending, &c.last.NodesPending, c.s.flowNodes, indexState, "at", of(string(graph.NodePending)), []bson.D{people}},
+		{&c.PlansRunning, &c.last.PlansRunning, c.s.plans, indexState, "updated_at", of(string(repeat.StatusRunning)), nil},
+		{&c.PlansError, &c.last.PlansError, c.s.plans, indexState, "updated_at", of(string(repeat.StatusError)), nil},
 	} {
-		if *n.to, err = c.count(ctx, n.coll, n.index, n.at, n.filter, *n.last); err != nil {
+		if *n.to, err = c.count(ctx, n.coll, n.index, n.at, n.filter, *n.last, n.also...); err != nil {
 			return err
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -53,15 +54,22 @@ func newSavedServer(t *testing.T) *savedServer {
 	s.opt = embedded.Options{Path: filepath.Join(t.TempDir(), "data.db"), TTLInterval: -1,
 		Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }}
 	s.start()
+	s.opt.Addr = s.server.Addr()
 	t.Cleanup(s.stop)
 	return s
 }
 
 func (s *savedServer) start() {
 	s.t.Helper()
-	var err error
-	s.server, err = embedded.Start(s.opt)
-	require.NoError(s.t, err)
+	testdb.Eventually(s.t, "the server starts", func() bool { // somebody may use its port for a moment
+		server, err := embedded.Start(s.opt)
+		if err != nil {
+			s.t.Log(err)
+			return false
+		}
+		s.server = server
+		return true
+	})
 }
 
 func (s *savedServer) stop() { require.NoError(s.t, s.server.Close()) }

@@ -138,7 +138,7 @@ func TimedOut(err error) error {
 
 // NotHere releases the task because this worker lacks something that another worker may have,
 // such as a setting or a key. It uses no retry. After the consumer's DecodeGrace, the task ends
-// as Failure with err, as by [Fatal]. A plan whose step it is then stops.
+// as Failure with err, as by [Fatal]. If the task is a step of a plan, the plan stops then.
 func NotHere(err error) error { return &undecodableError{err: err} }
 
 // panicError is a handler's panic with the stack it came from.

@@ -279,14 +279,14 @@ func TestPlanWatchPrintsResultsAndResumes(t *testing.T) {
 	}
 	programs, _, stopPrograms := s.start("plan", "watch", "--tenant", "shop", "--description", "sales", "-o", "json")
 	people, said, stopPeople := s.start("plan", "watch", "--description", "sales")
-	s.eventually("both are told", func() bool { // they may not have begun yet
+	s.eventually("both watches print a result", func() bool { // they may not have begun yet
 		publish("sales")
 		return programs.String() != "" && people.String() != ""
 	})
 	require.Contains(t, said.String(), "no plan engine is running")
 	other := publish("stock")
 	last := publish("sales")
-	s.eventually("both are told of the last one", func() bool {
+	s.eventually("both watches print the last result", func() bool {
 		return strings.Contains(programs.String(), "shop/"+last+"/") && strings.Contains(people.String(), "shop/"+last+" ")
 	})
 	r := stopPeople()

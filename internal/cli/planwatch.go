@@ -22,7 +22,7 @@ Each line is what one participant of a step did, or says that a step is due and 
 its task (NO_WORKER). With -o json each line is one JSON object; pass its token to --after to resume,
 while the server still has the results.
 
-It needs a change stream, of which two watchers of results may have one in the whole fleet. A
+It needs a change stream. At most two watchers of results in the whole fleet have one at a time. A
 standalone server has none; ` + "`plan results`" + ` works there, too.`
 
 func (p *plansCommand) watch() *cobra.Command {

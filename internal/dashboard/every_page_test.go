@@ -141,7 +141,7 @@ func TestTextThatLooksLikeHTMLStaysTextOnEveryPage(t *testing.T) {
 	require.Greater(t, shows, 25, "pages show the texts")
 }
 
-// failing is an API of which one request fails.
+// failing is an API that refuses one request.
 type failing struct {
 	http.Handler
 	left atomic.Int64 // how many requests are before it
@@ -156,7 +156,7 @@ func (f *failing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"status": 503, "title": "Not available", "detail": "the database is away"}`)
 }
 
-// Whichever read of a page or file fails, the answer says so, and nothing is read after it.
+// If a read of a page or file fails, the answer is the problem. Nothing is read after it.
 func TestAPageOfWhichAnyReadFailsShowsTheProblem(t *testing.T) {
 	w := newWorld(t)
 	w.full("a text")

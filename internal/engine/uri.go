@@ -53,7 +53,7 @@ func awaitListener(ctx context.Context, uri string) error {
 		for _, host := range hosts {
 			err := dial(context.WithoutCancel(ctx), address.Address(host)) // the end of ctx is no timeout of the host
 			if !errors.Is(err, syscall.ECONNREFUSED) {
-				return nil // whatever else it is may take longer, such as a name that is not known yet
+				return nil // connected, or something that may take longer, such as a name that is not known yet
 			}
 			refusals = append(refusals, err)
 		}

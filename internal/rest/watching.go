@@ -22,8 +22,8 @@ import (
 // atOnce is how many changes are looked up and told together.
 const atOnce = 500
 
-// streamed tells of changes from one change stream of the database. Tasks and results are told as their writes say. Of
-// everything else the documents are read, once for all changes that have arrived.
+// streamed tells of changes from one change stream of the database. The events of tasks and results come from their writes.
+// For everything else it reads the documents, once for all changes that have arrived.
 func (s *API) streamed(ctx context.Context, begun func(token string), tell func([]happened)) error {
 	if err := s.store.Prepare(ctx); err != nil {
 		return err

@@ -173,8 +173,8 @@ func (c *census) count(ctx context.Context, coll *mongo.Collection, index, at st
 	return b, err
 }
 
-// counted counts the documents that the filter finds by that index, whose time is the given field, and of which also
-// holds what only the documents tell. ok is false if that takes too long.
+// counted counts the documents that the filter finds by that index. at is the field with their time. Filters that the index
+// cannot answer are in also: it examines at most [MostCounted] documents by them. ok is false if that takes too long.
 func (c *census) counted(ctx context.Context, coll *mongo.Collection, index, at string, filter bson.D, also ...bson.D) (b Backlog, ok bool, err error) {
 	stages := mongo.Pipeline{{d("$match", filter)}, {d("$limit", MostCounted)}}
 	for _, f := range also {
